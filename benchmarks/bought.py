@@ -3,6 +3,7 @@
     python benchmarks/bought.py [letter letter26 satimage miniboone covtype bike] [--rows 3000] [--share 0.5]
         [--seeds 1] [--masks random known label value blocks]
     python benchmarks/bought.py warning
+    python benchmarks/bought.py certificates [letter] [--rows 4000] [--draws 300]
     python benchmarks/bought.py loop [letter] [--rows 5000] [--seeds 1]
     python benchmarks/bought.py picture          # writes docs/img/incomplete.png
 
@@ -14,6 +15,10 @@ budget: promised / real score and cost of the complete table, of ``fit(bought=)`
 ``loop``: a system that was fitted on 3,000 complete rows serves as many as asked with ``explore=0.05``, and the next
 learns from all receipts so far, three times: promised / real score at the budget, beside a fit on the complete rows of
 these receipts, and one that believes their blanks.
+
+``certificates``: how often certificates of 90 % confidence are wrong, on rows drawn from a table of which everything is
+known: receipts of a system that explores, and tables in which all columns were bought or only the free ones, with a
+probability that depends on these, and is given or estimated.
 
 ``picture``: promise and truth at the middle budget, where blanks depend on the label, against their share.
 """
@@ -180,6 +185,49 @@ def loop(table, seed, n_rows):
         )
 
 
+def certificates(table, n_rows, n_draws, limit=0.04, confidence=0.9):
+    """Print how many certificates claim less than a system loses on the rows that theirs were drawn from."""
+    X, y, pool, truth = read(table, 0, 3_000, 1_000_000)
+    n_free = X.shape[1] // 4
+    prices = np.where(np.arange(X.shape[1]) < n_free, 0.0, 1.0)
+    fitted = thrifty.BudgetedClassifier(feature_costs=prices, random_state=0).fit(X, y)
+    serving = fitted.at(budget=0.4 * prices.sum(), explore=0.3)
+    whole = thrifty.evidence_of(fitted, pool, truth).with_full_alone().against_full()
+    Z = (pool[:, :n_free] - X[:, :n_free].mean(axis=0)) / X[:, :n_free].std(axis=0)
+    chance = 0.15 + 0.5 / (1 + np.exp(-2 * Z[:, 0] - Z[:, 1]))
+    told = {"receipts": [], "panel": [], "panel, estimated": [], "complete": []}
+    for seed in range(n_draws):
+        rng = np.random.default_rng(seed)
+        rows = rng.integers(0, len(pool), n_rows)
+        own = thrifty.Receipts.of(
+            serving.buy(dict(enumerate(pool[rows].T)), n_rows=n_rows, row_key=rng.random(n_rows))
+        )
+        everything = (rng.random(n_rows) < chance[rows])[:, None] | (prices == 0)
+        propensity = np.where(np.arange(len(prices)) == n_free, chance[rows, None], 1.0)
+        given = {
+            "receipts": {"bought": own.bought.to_numpy(), "propensity": own.propensity.to_numpy()},
+            "panel": {"bought": everything, "propensity": propensity},
+            "panel, estimated": {"bought": everything},
+            "complete": {"duplicates": "count"},
+        }
+        for name, how in given.items():
+            drawn = np.where(own.bought > 0, pool[rows], np.nan) if name == "receipts" else pool[rows]
+            issued = fitted.certified(
+                drawn, truth[rows], max_loss=limit, confidence=confidence, **how
+            ).certificate_
+            at_point = np.array(issued.point.thresholds)
+            lost = 0.0 if issued.is_fallback else 1.0 - whole.at_point(at_point)[2].mean()
+            told[name].append((lost, issued.is_fallback, issued.point.chosen_cost, issued.sensitivity or 1.0))
+    for name, lines in told.items():
+        lost, is_fallback, cost, factor = np.array(lines, dtype=float).T
+        print(
+            f"{name:18s}{np.mean(lost > limit):6.1%} of {n_draws} wrong; lost {lost.mean():.3f} to {lost.max():.3f}; "
+            f"{is_fallback.mean():.0%} send all to the full model; cost {cost.mean():.2f} of {prices.sum():.0f}; "
+            f"Gamma {np.median(factor):.2f}",
+            flush=True,
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -188,6 +236,7 @@ def main():
     parser.add_argument("--rows", type=int, default=3_000)
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--masks", nargs="*", default=["known", "label"], choices=MASKS)
     args = parser.parse_args()
     if args.tables == ["warning"]:
@@ -196,6 +245,9 @@ def main():
     warnings.simplefilter("ignore")
     if args.tables == ["picture"]:
         picture(args)
+        return
+    if args.tables[0] == "certificates":
+        certificates((*args.tables, "letter")[1], args.rows, args.draws)
         return
     if args.tables[0] == "loop":
         for seed in range(args.seeds):

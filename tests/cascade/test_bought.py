@@ -84,6 +84,45 @@ def test_what_cells_hold_that_were_not_bought_does_not_matter(fitted):
     )
 
 
+def rows_to_prove_with(n_rows=3000):
+    """Rows of which some bought everything, and the probability of that."""
+    X, y, _ = table(7, n_rows)
+    chance = np.where(y == 1, 0.6, 0.3)
+    mask, propensity = np.ones(X.shape, dtype=bool), np.ones(X.shape)
+    mask[:, 1:], propensity[:, 1] = (np.random.default_rng(8).random(n_rows) < chance)[:, None], chance
+    return np.where(mask, X, np.nan), y, mask, propensity
+
+
+def test_rows_that_were_partly_bought_certify_what_complete_ones_do(fitted, tmp_path):
+    X, y, mask, propensity = rows_to_prove_with()
+    given = {"max_loss": 0.08, "confidence": 0.9, "bought": mask}
+    known, estimated = fitted.certified(X, y, propensity=propensity, **given), fitted.certified(X, y, **given)
+    issued = known.certificate_
+    assert issued.n_complete == mask.all(axis=1).sum() < issued.n_rows == len(X)
+    assert issued.sensitivity >= 1.0
+    new, target, _ = table(1, 4000)
+    lost = (known.predict(new) != target) & (fitted.chain_.full.estimator.predict(new) == target)
+    assert lost.mean() < 0.08
+    assert known.cost(new).mean() < fitted.certified(new, target, max_loss=0.03).cost(new).mean()
+    assert not issued.approximate
+    assert "approximate" not in str(issued)
+    save(estimated, tmp_path / "system.thrifty")
+    told = load(tmp_path / "system.thrifty")
+    assert told.certificate_ == estimated.certificate_
+    assert "with approximate 90 % confidence" in measure(told, new[:500], target[:500], n_boot=50).certificate
+    assert "approximate=True" in repr(told.certificate_)
+
+
+def test_certificates_that_cannot_be_had_from_rows_that_were_partly_bought_are_refused(fitted):
+    X, y, mask, propensity = rows_to_prove_with(400)
+    with pytest.raises(InvalidInputError, match="budget cannot be proved on rows that did not buy"):
+        fitted.certified(X, y, budget=2.0, bought=mask)
+    with pytest.raises(InvalidInputError, match="bought must be given with propensity"):
+        fitted.certified(X, y, max_loss=0.1, propensity=propensity)
+    with pytest.raises(InvalidInputError, match="no row bought everything"):
+        fitted.certified(X, y, max_loss=0.1, bought=np.tile([True, True, True, False], (400, 1)))
+
+
 def training_rows(X, y):
     return check_training_rows(classifier(), X, y, None, 2, 0)
 

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import BudgetedClassifier, ModelRouter, Receipts, StageOptions
+from thrifty import BudgetedClassifier, ModelRouter, Prices, Receipts, StageOptions, fit_table
 from thrifty.engine.table.files import table_bytes
-from thrifty.errors import InvalidInputError
-from thrifty.learners.cascade.bought import Bought
+from thrifty.errors import InvalidInputError, InvalidParameterError
+from thrifty.learners.estimators.incomplete import Bought
 
 PRICES = {"a": 0.0, "b": 1.0, "cost": 1.0, "d": 1.0}
 
@@ -125,3 +125,17 @@ def test_what_is_no_table_of_receipts_is_refused(served, tmp_path):
     asked = router.buy({name: lambda rows: rows for name in router.pool_}, rng.normal(size=(3, 2)))
     with pytest.raises(InvalidInputError, match="buys columns"):
         Receipts.of(asked)
+
+
+@pytest.mark.slow
+def test_a_part_of_receipts_proves_what_a_fit_of_the_others_loses(served):
+    receipts = Receipts.of(*served[0])
+    outcomes = pd.DataFrame({"id": receipts.key, "ill": served[1]})
+    given = {"labels": outcomes, "row_key": "id", "prices": Prices(PRICES)}
+    options = {"full": DecisionTreeClassifier(max_depth=4), "stages": StageOptions(sizes=[(20, 3)])}
+    fitted = fit_table(receipts, max_loss=0.3, confidence=0.9, **given, **options)
+    issued = fitted.certificate_
+    assert issued.n_complete < issued.n_rows < len(receipts) / 3
+    assert (issued.max_loss, issued.approximate) == (0.3, False)
+    with pytest.raises(InvalidParameterError, match="can prove max_loss, but no budget"):
+        fit_table(receipts, budget=1.5, confidence=0.9, **given, **options)

@@ -6,7 +6,7 @@ Attributes that follow from the chain (labels, columns, threshold) are not writt
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, get_args
 
@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty._version import __version__
-from thrifty.arrays import Bools, Codes, Floats, Int32s, Numbers, Words
+from thrifty.arrays import Bools, Codes, Floats, Int32s, Ints, Numbers, Words
 from thrifty.bundle.codec import NotPlainError, ObjectReader, ObjectWriter, known_name, register
 from thrifty.bundle.container import (
     DEFAULT_MAX_BYTES,
@@ -62,7 +62,16 @@ from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.column_plan import Plan
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
-from thrifty.engine.walk.next_model import Cascades, ColumnSets, Log, Pooling, Programme, Routes, Thresholds
+from thrifty.engine.walk.next_model import (
+    AtRates,
+    Cascades,
+    ColumnSets,
+    Log,
+    Pooling,
+    Programme,
+    Routes,
+    Thresholds,
+)
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
     BoostedStage,
@@ -107,6 +116,7 @@ _PLAIN: tuple[type, ...] = (
     *(PriceList, Resources, Discounts, ForgottenFunction, RowPrices, CostMatrix, ProbabilityLoss),
     *(AbsentFull, PrecomputedFull, StoredModel, Impute, Scale, KernelScores, LinearScores),
     *(
+        AtRates,
         Cascades,
         ColumnSets,
         Log,
@@ -370,7 +380,7 @@ class SavedRouter:
     """
 
     models: dict[str, Any]
-    budget: float | None
+    budget: float | dict[str, float] | None
     max_asks: int
     confidence: float | None
     random_state: int | None
@@ -380,6 +390,8 @@ class SavedRouter:
     share: float
     certificate: Certificate | CostCertificate | None
     after: dict[str, Any] | None = None
+    more: Ints | None = None
+    more_shares: Floats | None = None
     prices: Prices | None = None
 
     @classmethod
@@ -389,7 +401,7 @@ class SavedRouter:
         prices, seed = router.model_prices, router.random_state
         return cls(
             {name: None if callable(price) else price for name, price in prices.items()},
-            None if router.budget is None else float(router.budget),
+            _plain_budget(router.budget),
             int(router.max_asks),
             None if router.confidence is None else float(router.confidence),
             int(seed) if isinstance(seed, int | np.integer) else None,
@@ -399,6 +411,8 @@ class SavedRouter:
             router.policy_.share,
             router.certificate_,
             router.after,
+            router.policy_.more,
+            router.policy_.more_shares,
             None if router.prices is None else resolve_prices(None, router.prices, Prices()),
         )
 
@@ -407,12 +421,25 @@ class SavedRouter:
         prices, n_points = check_models(self.models), len(self.state.point_family)
         if tuple(prices) != self.state.names:
             raise _refused("models", "be those that the router learned of", "others")
-        if not (0 <= self.low < n_points and 0 <= self.high < n_points and 0.0 <= self.share <= 1.0):
-            raise _refused("share", "mix two points of the frontier", self.share)
+        more = np.empty(0, np.intp) if self.more is None else self.more
+        points, of_more = np.r_[self.low, self.high, more], np.zeros(0)
+        of_more = of_more if self.more_shares is None else self.more_shares
+        left = 1.0 - self.share - of_more.sum()
+        shares = np.r_[left, self.share, of_more]
+        is_inside = bool(((points >= 0) & (points < n_points) & (shares >= -1e-9)).all())
+        if len(shares) != len(points) or not is_inside:
+            raise _refused("share", "mix points of the frontier", self.share)
         router = ModelRouter(
             prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after, self.prices
         )
-        return router.restored(self.state, (self.low, self.high, self.share), self.certificate)
+        return router.restored(self.state, (points, shares), self.certificate)
+
+
+def _plain_budget(budget: Any) -> Any:
+    """A budget as a file keeps it."""
+    if isinstance(budget, Mapping):
+        return {str(name): float(amount) for name, amount in budget.items()}
+    return None if budget is None else float(budget)
 
 
 register(SavedRouter, infinite=("budget",))
@@ -434,7 +461,7 @@ class SavedCascade:
     task: BinaryTask | MulticlassTask | RegressionTask
     schema: Schema
     models: dict[str, EstimatorFull | PrecomputedFull | AbsentFull]
-    model_prices: dict[str, float]
+    model_prices: dict[str, Any]
     seconds: dict[str, Seconds]
     decision_seconds: float
     reference: str | None

@@ -383,7 +383,8 @@ def route(
         Path | None,
         typer.Option(
             help="Models with their prices, CSV: columns model and price (per call), or model, input and output (per "
-            "million tokens). By default, the column cost of the log."
+            "million tokens), or model and a column for each of several resources. By default, the column cost of the "
+            "log, or its columns cost_dollars, cost_seconds and so on."
         ),
     ] = None,
     prices: Annotated[
@@ -394,7 +395,12 @@ def route(
         ),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Mean cost per row. By default, the best quality at any cost.")
+        list[str] | None,
+        typer.Option(
+            help="Mean cost per row; or that of a resource, such as seconds=2; repeat for several resources. By "
+            "default, the best quality at any cost.",
+            metavar="AMOUNT|RESOURCE=AMOUNT",
+        ),
     ] = None,
     max_asks: Annotated[int, typer.Option(min=1, help="Models that may be asked about one row.")] = 3,
     confidence: Annotated[
@@ -406,7 +412,9 @@ def route(
 ) -> None:
     """Learn from a log which of many models to ask about each row, within a budget, and write a router."""
     from thrifty.bundle.save_load import save
+    from thrifty.cli.options import read_amounts
     from thrifty.cli.system import frontier_numbers
+    from thrifty.engine.prices.billing import amount_text
     from thrifty.engine.prices.prices import Prices
     from thrifty.engine.table.files import read_table
     from thrifty.learners.routing.log_files import pivot_log, read_models
@@ -426,10 +434,14 @@ def route(
         of_columns = None if prices is None else Prices.read(prices)
         if of_columns is not None and hasattr(X, "columns"):
             of_columns = of_columns.of_columns(list(X.columns))
-        router = ModelRouter(priced, budget, max_asks, confidence, seed, prices=of_columns).fit(X, **arrays)
+        wanted = read_amounts("--budget", budget)
+        router = ModelRouter(priced, wanted, max_asks, confidence, seed, prices=of_columns).fit(X, **arrays)
         n_rows = len(arrays["quality"])
         save(router, out)
-    frontier = router.frontier_
+    frontier, resources = router.frontier_, router.state_.resources
+    singles: Any = frontier.single_cost
+    if resources is not None and frontier.single_costs is not None:
+        singles = [resources.named(costs) for costs in frontier.single_costs]
     if json:
         print_json(
             {
@@ -441,9 +453,7 @@ def route(
                 "frontier": frontier_numbers(router, frontier, n_rows)["frontier"],
                 "singles": {
                     name: {"cost": cost, "quality": quality}
-                    for name, cost, quality in zip(
-                        names, frontier.single_cost, frontier.single_quality, strict=True
-                    )
+                    for name, cost, quality in zip(names, singles, frontier.single_quality, strict=True)
                 },
             }
         )
@@ -451,10 +461,10 @@ def route(
     print_text(f"{n_rows:,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
     lines = [("", "cost", "quality")]
     lines += [
-        (names[model], f"{frontier.single_cost[model]:.4g}", f"{frontier.single_quality[model]:.3f}")
+        (names[model], amount_text(singles[model]), f"{frontier.single_quality[model]:.3f}")
         for model in frontier.single_cost.argsort(kind="stable")
     ]
-    lines.append(("this router", f"{router.expected_cost_:.4g}", f"{router.expected_score_:.3f}"))
+    lines.append(("this router", amount_text(router.expected_cost_), f"{router.expected_score_:.3f}"))
     print_table(lines)
     print_text(f"Out of fold: {router.explain()}.")
     print_text(f"wrote {out} ({size_of(out)})")

@@ -21,7 +21,7 @@ from thrifty.engine.evidence.budgets import hold_budget
 from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_in_force, file_bytes, new_figure
-from thrifty.engine.prices.billing import costs_text
+from thrifty.engine.prices.billing import amount_text, costs_text
 from thrifty.engine.table.files import name_of, read_table
 from thrifty.engine.table.reader import Cells, Schema
 from thrifty.engine.table.table import Table
@@ -145,12 +145,16 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
         raise InvalidInputError(f"{path} must have lines of the model {missing[0]!r}, which may be asked.")
     if X is None:
         X = frame["id"].drop_duplicates().tolist()
-    log = {}
-    for argument, values in arrays.items():
-        log[argument] = np.full((len(values), len(names)), None if values.dtype == object else np.nan)
-        logged = [place for place, name in enumerate(names) if name in place_of]
-        log[argument][:, logged] = values[:, [place_of[names[place]] for place in logged]]
-    return X, path, log
+    logged = [place for place, name in enumerate(names) if name in place_of]
+
+    def of_router(values: Any) -> Any:
+        if isinstance(values, dict):  # costs by resource
+            return {resource: of_router(of_one) for resource, of_one in values.items()}
+        whole = np.full((len(values), len(names)), None if values.dtype == object else np.nan)
+        whole[:, logged] = values[:, [place_of[names[place]] for place in logged]]
+        return whole
+
+    return X, path, {argument: of_router(values) for argument, values in arrays.items()}
 
 
 def labelled_rows(
@@ -343,10 +347,12 @@ def answers_table(system: Any, rows: Rows) -> Any:
         return pd.DataFrame(system.answers(_read_whole(system, rows.X)))
     if isinstance(system, ModelRouter):
         if rows.labels is None:
-            return pd.DataFrame(dict(zip(("model", "cost"), system.first_asked(rows.X), strict=True)))
+            model, cost = system.first_asked(rows.X)
+            return pd.DataFrame({"model": model, **system.cost_columns(cost)})
         replay = system.replay(rows.X, **rows.labels)
         asked = [" ".join(filter(None, names)) for names in replay.asked.tolist()]
-        columns = {"asked": asked, "model": replay.model, "cost": replay.cost, "quality": replay.quality}
+        paid = system.cost_columns(replay.cost if replay.costs is None else replay.costs)
+        columns = {"asked": asked, "model": replay.model, **paid, "quality": replay.quality}
         return pd.DataFrame(columns | ({} if replay.ips is None else {"ips": replay.ips}))
     chain, query = chain_of(system), column_name(system, "query")
     answers = pd.DataFrame(answers_of(chain, rows.X))
@@ -386,13 +392,14 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
     if "models" in numbers:
         shares = ", ".join(f"{name} {n:,}" for name, n in numbers["models"].items())
         print_text(f"wrote {numbers['rows']:,} rows to {numbers['file']}: {shares}")
+        paid_of_router = amount_text(numbers.get("costs", numbers["cost"]))
         if "quality" not in numbers:
-            print_text(f"{'mean' if 'answers' in numbers else 'expected'} cost {numbers['cost']:.4g} a row")
+            print_text(f"{'mean' if 'answers' in numbers else 'expected'} cost {paid_of_router} a row")
             return
         n_known = numbers["rows_of_known_quality"]
         words = f" in the {n_known:,} rows that asked the same model" if n_known < numbers["rows"] else ""
         words = f" (doubly robust; inverse propensity {numbers['ips']:.3f})" if "ips" in numbers else words
-        print_text(f"quality {numbers['quality']:.3f}{words} for {numbers['cost']:.4g} a row")
+        print_text(f"quality {numbers['quality']:.3f}{words} for {paid_of_router} a row")
         return
     budget, max_loss = goal.budget, goal.max_loss
     held, expected = numbers["held_budget"], numbers["expected_cost"]
@@ -429,7 +436,10 @@ def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) ->
         if "quality" in answers:
             numbers["rows_of_known_quality"] = int(answers["quality"].notna().sum())
         measured = [name for name in ("cost", "quality", "ips") if name in answers]
-        return {**numbers, **answers[measured].mean()}
+        costs = {
+            name[5:]: float(answers[name].mean()) for name in answers.columns if name.startswith("cost_")
+        }
+        return {**numbers, **answers[measured].mean(), **({"costs": costs} if costs else {})}
     is_known = held is None and hasattr(system, "frontier_")
     numbers |= {
         "share_full": float((answers["stage"] == "full").mean()),
@@ -461,7 +471,13 @@ def _counted(system: Any, answers: Any) -> dict[str, Any]:
 def explanations(system: Any, rows: Rows, places: slice) -> Sequence[Any]:
     """Purchases of rows in their order, the answer of each stage or model, and why they stopped."""
     if isinstance(system, ModelRouter):
-        log = {name: values[places] for name, values in (rows.labels or {}).items() if name != "propensity"}
+        log = {
+            name: {resource: of_one[places] for resource, of_one in values.items()}
+            if isinstance(values, dict)
+            else values[places]
+            for name, values in (rows.labels or {}).items()
+            if name != "propensity"
+        }
         X = rows.X.iloc[places] if hasattr(rows.X, "iloc") else rows.X[places]
         return list(system.explain(X, **log))
     cells = rows.X.take(np.arange(len(rows.X))[places])
@@ -499,8 +515,11 @@ def frontier_in_words(system: Any, frontier: Frontier, n_rows: int, path: Path) 
     """Print a table of efficient points, then the point in force."""
     if isinstance(frontier, RouterFrontier):
         print_text(f"{path}: {len(frontier):,} efficient points on {n_rows:,} rows")
-        points = zip(frontier.rule, frontier.cost, frontier.score, strict=True)
-        cells = [(rule, f"{cost:.4g}", f"{quality:.3f}") for rule, cost, quality in points]
+        costs: Any = frontier.cost.tolist()
+        if frontier.resources is not None and frontier.costs is not None:
+            costs = [frontier.resources.named(line) for line in frontier.costs]
+        points = zip(frontier.rule, costs, frontier.score, strict=True)
+        cells = [(rule, amount_text(cost), f"{quality:.3f}") for rule, cost, quality in points]
         print_table([("rule", "cost", frontier.score_name), *cells])
         print_text(f"Out of fold: {system.explain()}.")
         return
@@ -535,6 +554,8 @@ def frontier_numbers(system: Any, frontier: Frontier, n_rows: int) -> dict[str, 
     """Efficient points and the point in force, for ``--json``."""
     if isinstance(frontier, RouterFrontier):
         points = {"cost": frontier.cost, frontier.score_name: frontier.score, "rule": frontier.rule}
+        if frontier.resources is not None and frontier.costs is not None:
+            points["costs"] = dict(zip(frontier.resources.names, frontier.costs.T.tolist(), strict=True))
         return {"frontier": {**points, "aiq": frontier.aiq}}
     facts = expected_of(system)
     return {
@@ -561,7 +582,10 @@ def frontier_picture(system: Any, frontier: Frontier, kind: str) -> bytes:
     if isinstance(system, ChainEstimator) and system.evidence_.full_quality is not None:
         full = chain_of(system).price_list.cost_of_full, sign * system.evidence_.full_score
     plan = system.router_ if isinstance(system, ModelCascade) else system  # by the score of the frontier
-    draw_in_force(ax, plan.expected_cost_, sign * plan.expected_score_, full=full, label="in force")
+    cost = plan.expected_cost_
+    if isinstance(cost, dict):  # by resource
+        cost = (plan.policy_ if isinstance(plan, ModelRouter) else chain_of(plan).policy).expected_cost
+    draw_in_force(ax, cost, sign * plan.expected_score_, full=full, label="in force")
     return file_bytes(figure, kind)
 
 

@@ -174,7 +174,7 @@ def fit_table(
         Column with the key of each row.
     bought : "known", pandas data frame, or path of a CSV or parquet file, optional
         Which cells of the features were bought, as of the estimators, by name: "known" are those that are not blank; a
-        file has a line for each row. Nothing can be proved on rows that are incomplete. Receipts say it themselves.
+        file has a line for each row. ``max_loss`` is proved by rows that bought everything. Receipts say it themselves.
     labels : pandas data frame, or path of a CSV or parquet file, optional
         Outcomes of the rows of receipts, by ``row_key``.
     n_jobs, random_state
@@ -231,12 +231,13 @@ def fit_table(
     )
     floors = labels_by_name("min_recall", min_recall, data.classes)
     limits = labels_by_name("max_loss", max_loss, data.classes)
-    _refuse_early(estimator, data, query, max_loss, confidence, holds_out=evaluate is None)
-    if bought is not None and (max_loss is not None or confidence is not None or evaluate is not None):
+    holds_out = evaluate is None and bought is None  # the losses of incomplete rows are not binomial
+    _refuse_early(estimator, data, query, max_loss, confidence, holds_out=holds_out)
+    if bought is not None and ((confidence is not None and max_loss is None) or evaluate is not None):
         raise InvalidParameterError(
             "bought",
-            "makes rows incomplete, and nothing can be proved or measured on those that are held out. Leave max_loss "
-            "and confidence out, give one table, and certify the system on complete rows.",
+            "makes rows incomplete, which can prove max_loss, but no budget, nor measures of several files. Leave "
+            "confidence out, and give one table.",
         )
     if bought is not None and not isinstance(bought, str):
         refuse_unknown("bought", data.X.columns, bought.columns)
@@ -256,8 +257,7 @@ def fit_table(
             fitted: BudgetedCascade = estimator._fit(
                 data.X[~is_proof],
                 data.y[~is_proof],
-                bought=bought,
-                propensity=propensity,
+                **_of_rows(~is_proof, bought, propensity),
                 progress=progress,
                 reads_numbers=reads_numbers,
                 keeps_scores=True,
@@ -267,8 +267,9 @@ def fit_table(
         elif is_proof.any():
             goal = {"budget": budget} if limits is None else {"max_loss": limits}
             with renumber_rows_in_errors(data.cells.row_numbers[is_proof]):
+                given = {"duplicates": HELD_OUT} if bought is None else _of_rows(is_proof, bought, propensity)
                 fitted = fitted.certified(
-                    data.X[is_proof], data.y[is_proof], confidence=level, duplicates=HELD_OUT, **goal
+                    data.X[is_proof], data.y[is_proof], confidence=level, **given, **goal
                 )
     if floors:
         assert isinstance(fitted, BudgetedClassifier)  # others have no labels to name
@@ -288,6 +289,14 @@ def fit_table(
         Spread.of(data.cells.numbers),
     )
     return fitted
+
+
+def _of_rows(rows: Bools, bought: Any, propensity: Any) -> dict[str, Any]:
+    """What some rows bought, as arguments of a fit or a certificate."""
+    return {
+        "bought": bought if bought is None or isinstance(bought, str) else bought[rows],
+        "propensity": None if propensity is None else propensity[rows],
+    }
 
 
 def _of_receipts(table: Any, labels: Any, target: str, row_key: str) -> tuple[Any, str, Any, Any]:

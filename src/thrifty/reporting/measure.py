@@ -656,6 +656,10 @@ def _measure_router(
     scale = _Scale(0.0, 1.0) if scale is None else scale
     if X is None:
         X = row_keys(len(log["quality"]), log["quality"])
+    if (resources := router.state_.resources) is not None:
+        raise InvalidInputError(
+            f"a report takes costs in one resource; these are in {', '.join(resources.names)}."
+        )
     new, state, policy = router.read_log(X, **log), router.state_, router.policy_
     whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
@@ -806,7 +810,9 @@ def _router_receipts(
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
     state = router.state_
     groups = state.pool[len(state.models) :]
-    logged = {name: part[rows] for name, part in logged_parts(log, state.names, len(X), groups).items()}
+    logged = {
+        name: part[rows] for name, part in logged_parts(log, state.names, len(X), groups=groups).items()
+    }
     is_plain = not hasattr(X, "iloc") and not router.reads_texts
     texts = router.explain(np.array(some) if is_plain else some, **logged)
     names = [f"row {row}" for row in rows]

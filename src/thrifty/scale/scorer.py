@@ -243,7 +243,7 @@ class Scorer:
             )
         number, text = pa.float64(), pa.string()
         if self.router is not None:
-            answers = {"answer": text, "cost": number}
+            answers = {"answer": text, "cost": number, **dict.fromkeys(self.resource_columns, number)}
         elif len(self.chain.classes):
             labels = pa.array(self.chain.classes).type
             answers = {"answer": labels, "probability": number, "stage": text, "cost": number}
@@ -264,7 +264,10 @@ class Scorer:
     @property
     def resource_columns(self) -> list[str]:
         """Columns of the answers with the cost in each of several resources."""
-        return [] if self.router is not None else resource_columns(self.chain)
+        if self.router is None:
+            return resource_columns(self.chain)
+        resources = self.router.state_.resources
+        return [] if resources is None else [f"cost_{name}" for name in resources.names]
 
     @property
     def dearest(self) -> tuple[str, str]:
@@ -321,7 +324,7 @@ class Scorer:
 
         if self.router is not None:
             model, cost = self.router.first_asked(self.router.rows_of(frame))
-            return {"answer": model, "cost": cost}
+            return {"answer": model, **self.router.cost_columns(cost)}
         cells = self.chain.schema.cells(
             frame,
             unseen_is_missing=self.unseen == "missing",

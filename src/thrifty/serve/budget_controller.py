@@ -198,6 +198,10 @@ class BudgetController:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
         if isinstance(system, Chain):
             system.price_list.refuse_resources("a live budget")
+        elif (resources := system.router_.state_.resources) is not None:
+            raise InvalidInputError(
+                f"a live budget takes prices in one resource; these are in {', '.join(resources.names)}."
+            )
         policy: Policy = system.policy if isinstance(system, Chain) else system.router_.policy_
         if not policy.is_measured:
             raise InvalidInputError(

@@ -312,6 +312,11 @@ class ServedRouter:
             raise InvalidInputError(
                 "chat completions need a router that was fitted on texts. Fit it on a log with a column text."
             )
+        if router.state_.resources is not None:
+            raise InvalidInputError(
+                f"chat completions need a router of costs in one resource; these are in "
+                f"{', '.join(router.state_.resources.names)}. Fit it on dollars."
+            )
         self.router: ModelRouter = router if budget is None else router.at(budget=budget)
         self.at = lru_cache(64)(lambda budget: router.at(budget=budget))
         self.rival = router.best_model

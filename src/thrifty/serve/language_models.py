@@ -267,6 +267,8 @@ class LanguageModel:
                 f"[models.{name}] must set price, dollars per call or [in, out] per million tokens: the router knows "
                 f"none."
             )
+        if isinstance(checked, dict):
+            raise InvalidInputError(f"[models.{name}] must set price in dollars; the router has {checked!r}.")
         self.name, self.price, self.settings = name, checked, settings
         self.breaker = breaker or CircuitBreaker(max_in_flight=settings.max_in_flight)
         self.is_limited, self._resumes = False, 0.0

@@ -31,7 +31,7 @@ from thrifty.engine.evidence.frontier import efficient
 from thrifty.engine.evidence.hypothesis_tests import trials_of
 from thrifty.engine.evidence.measures import mean_and_variance
 from thrifty.engine.evidence.thresholds import thresholds_between, with_points_between
-from thrifty.engine.prices.billing import Resources, check_amount
+from thrifty.engine.prices.billing import Resources, amount_text, check_amount
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds
@@ -367,8 +367,8 @@ class CostCertificate:
 
     Attributes
     ----------
-    budget, bound : float
-        Limit, and the bound.
+    budget, bound : float, or dict of resource to float
+        Limit, and the bound; of several resources all bounds hold together.
     confidence : float
         Confidence of the bound.
     n_rows : int
@@ -377,15 +377,15 @@ class CostCertificate:
         Number of next rows.
     """
 
-    budget: float
-    bound: float
+    budget: float | dict[str, float]
+    bound: float | dict[str, float]
     confidence: float
     n_rows: int
     n_next: int
 
     def __str__(self) -> str:
         return (
-            f"the next {self.n_next:,} rows cost at most {self.bound:.4g} a row, with confidence "
+            f"the next {self.n_next:,} rows cost at most {amount_text(self.bound)} a row, with confidence "
             f"{self.confidence:g}, from {self.n_rows:,} rows"
         )
 
@@ -404,7 +404,7 @@ class CostBounds:
     """
 
     def __init__(self, evidence: Evidence, n_rows: int, n_next: float = np.inf) -> None:
-        self._evidence, self.n_rows, self._n_next = evidence, n_rows, n_next
+        self.evidence, self.n_rows, self._n_next = evidence, n_rows, n_next
 
     @classmethod
     def on_held_out(
@@ -437,7 +437,7 @@ class CostBounds:
         else:
             return policy.at(affordable)
         if affordable < 0:
-            spent = float(np.average(self._paid(policy.thresholds[0]), weights=self._evidence.weights))
+            spent = float(np.average(self._paid(policy.thresholds[0]), weights=self.evidence.weights))
             raise InvalidParameterError(
                 "budget",
                 f"of {budget:.6g} cannot be shown to be kept with a confidence of {confidence:g}: on {self.n_rows:,} "
@@ -451,7 +451,7 @@ class CostBounds:
         policy = policy.at(affordable, affordable + 1)
         if fitted_on is not None and policy.parting >= 0 and policy.is_measured:
             policy = thresholds_between(
-                policy, fitted_on, lambda point: fits(Policy.of(point)), self._evidence
+                policy, fitted_on, lambda point: fits(Policy.of(point)), self.evidence
             )
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS if policy.parting >= 0 else 0):
@@ -468,7 +468,7 @@ class CostBounds:
         are exceeded more often than stated where few rows cost most of the money.
         """
         paid, weight = self._drawn(policy)
-        n_rows = self._n_effective(self._evidence.weights)
+        n_rows = self._n_effective(self.evidence.weights)
         dearest, mean = float(paid.max()), float(np.average(paid, weights=weight))
         second, third = (float(np.average((paid - mean) ** power, weights=weight)) for power in (2, 3))
         with_dearest = (n_rows * mean + dearest) / (n_rows + 1)
@@ -491,7 +491,7 @@ class CostBounds:
         follows; where all rows pay the same at a point, that is the only variation.
         """
         shares, points = zip(*policy.in_force, strict=True)
-        weight = self._evidence.weights
+        weight = self.evidence.weights
         of_points = np.array([self._paid(policy.thresholds[point]) for point in points])
         paid, drawn = mean_and_variance(of_points, shares)
         mean = float(np.average(paid, weights=weight))
@@ -499,17 +499,17 @@ class CostBounds:
         error = float(np.sqrt(variance / max(self._n_effective(weight) - 1, 1.0)))
         margin = float(stdtrit(self.n_rows - 1, (1 + level) / 2)) * error * float(np.sqrt(1 + copies))
         # No row pays less than the cheapest route, or more than the most expensive one.
-        return max(mean - margin, float(self._evidence.cost.min())), min(
-            mean + margin, float(self._evidence.cost.max())
+        return max(mean - margin, float(self.evidence.cost.min())), min(
+            mean + margin, float(self.evidence.cost.max())
         )
 
     def _paid(self, thresholds: Floats) -> Floats:
-        return self._evidence.at_point(thresholds)[1]
+        return self.evidence.at_point(thresholds)[1]
 
     def _drawn(self, policy: Policy) -> tuple[Floats, Floats]:
         """Costs at the point in force, and their weights; the next rows draw which of two points they follow."""
         shares, points = zip(*policy.in_force, strict=True)
-        paid, weight = [self._paid(policy.thresholds[point]) for point in points], self._evidence.weights
+        paid, weight = [self._paid(policy.thresholds[point]) for point in points], self.evidence.weights
         if np.isinf(self._n_next) or max(shares) == 1.0:
             return mean_and_variance(np.array(paid), shares)[0], weight
         return np.concatenate(paid), np.concatenate([share * weight for share in shares])

@@ -20,12 +20,13 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.evidence.evidence import Means
+from thrifty.engine.evidence.evidence import Means, means_at
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,
     ClassLoss,
     LossCounts,
+    Sampled,
     TestResult,
     Tests,
     Trials,
@@ -35,14 +36,20 @@ from thrifty.engine.evidence.hypothesis_tests import (
     check_enough_rows,
     check_max_loss,
     digest_of,
+    excess_at_points,
     rows_by_class,
+    sampled_tests,
     trials_of,
 )
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import content_keys, query_keys
 
 MEASURES = ("share", "mean")
 """Risks that can be certified: the share of rows that are worse than with the full model, or the mean excess loss."""
+
+
+_MAX_SENSITIVITY, _SENSITIVITY_HALVINGS = 100.0, 10
+"""Largest factor that is tried, and halvings of the logarithm of factors up to it."""
 
 
 def certify(
@@ -151,6 +158,68 @@ def certify_counts(
         )
     tests = binomial_tests(counts.losses, max_loss, confidence)
     return _certificate(frontier, counts, tests, max_loss, confidence, duplicates)
+
+
+def certify_sampled(
+    frontier: Frontier,
+    sample: Sampled,
+    *,
+    max_loss: float | Mapping[Any, float],
+    confidence: float,
+    measure: str,
+    largest: float | None,
+    sensitivity: float = 1.0,
+) -> "Certificate":
+    """Certify as ``certify`` does, on rows of which only those of the frontier bought everything; see ``Sampled``.
+
+    Points are tested in the same sequence, by betting. ``sensitivity`` of the certificate is the largest factor at
+    which all points of the sequence up to the certified one pass.
+    """
+    check_max_loss(max_loss)
+    if not (isinstance(sensitivity, int | float | np.number) and 1.0 <= sensitivity < np.inf):
+        raise InvalidParameterError(
+            "sensitivity",
+            f"must be at least 1; got {sensitivity!r}. It is the factor by which the odds of having bought everything "
+            f"may differ from those that are given or estimated.",
+        )
+    largest = _largest(frontier, max_loss, measure, largest)
+    limit = min(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss
+    least = sample.bound(np.zeros(0), sample.n_rows, confidence, sensitivity)
+    if least > limit:
+        raise InvalidInputError(
+            f"{sample.n_rows:,} rows, {len(sample.chance):,} of which bought everything, with a probability of "
+            f"{sample.least:.3g} or more, cannot show a loss of at most {_percent(limit)} with {_percent(confidence)} "
+            f"confidence, not even without a single loss: one may stand for {1.0 / sample.least:,.0f} rows. Give more "
+            f"rows, let more of them explore, or allow a loss of at least {_percent(least)}."
+        )
+    means = means_at(frontier.evidence, frontier.source, frontier.thresholds, 1.0 / sample.chance)
+    frontier, n_rows = replace(frontier, means=means), sample.n_rows
+    sums = n_rows * np.array([means.cost, means.share, means.score])
+    counts = CountedRows(n_rows, n_rows, n_rows, None, (), sums, None)
+    excess = excess_at_points(frontier, largest)
+    classes: dict[Any, Bools] = {None: np.ones(len(sample.chance), dtype=bool)}
+    if isinstance(max_loss, Mapping):
+        classes = rows_by_class(frontier, max_loss)
+    tests = sampled_tests(excess, sample, classes, max_loss, confidence, sensitivity)
+    certificate = _certificate(frontier, counts, tests, max_loss, confidence, HELD_OUT, largest)
+    holds_to = None
+    if not certificate.is_fallback:
+        n_passed = certificate.n_tested - (certificate.failed_bound is not None)
+        excess = excess[np.argsort(-frontier.chosen.cost, kind="stable")[:n_passed]]
+        low, high = np.log(sensitivity), np.log(_MAX_SENSITIVITY)
+        for _ in range(_SENSITIVITY_HALVINGS):
+            middle = (low + high) / 2.0
+            at_factor = sampled_tests(excess, sample, classes, max_loss, confidence, float(np.exp(middle)))
+            low, high = (middle, high) if at_factor[0].all() else (low, middle)
+        holds_to = max(float(np.floor(np.exp(low) * 100.0) / 100.0), float(sensitivity))
+    return replace(
+        certificate,
+        excess=None if largest is None else certificate.excess,
+        n_complete=len(sample.chance),
+        least_propensity=sample.least,
+        approximate=sample.approximate,
+        sensitivity=holds_to,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,6 +450,12 @@ class Certificate:
         Unit that was counted, where that is not rows: "queries".
     against : str or None
         The model that a router was compared with.
+    n_complete, least_propensity : int, float or None
+        Where rows were partly bought: those among ``n_rows`` that bought everything, and their smallest probability.
+    approximate : bool
+        Whether these probabilities were estimated, so that the certificate is no proof.
+    sensitivity : float or None
+        Largest factor by which the odds of having bought everything may differ from those that were used.
     """
 
     max_loss: float
@@ -407,6 +482,10 @@ class Certificate:
     tolerance: float | None = None
     unit: str | None = None
     against: str | None = None
+    n_complete: int | None = None
+    least_propensity: float | None = None
+    approximate: bool = False
+    sensitivity: float | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
@@ -414,7 +493,12 @@ class Certificate:
     @property
     def _claim(self) -> str:
         counted = f"{self.n_rows:,} held-out {self.unit or 'rows'}"
-        surely = f"with {_percent(self.confidence)} confidence, on {counted}"
+        surely = (
+            f"with {'approximate' * self.approximate} {_percent(self.confidence)} confidence, on {counted}"
+        )
+        surely = surely.replace("  ", " ")
+        if self.n_complete is not None:
+            surely += f", {self.n_complete:,} of which bought everything"
         if self.is_fallback:
             return (
                 f"sends every row to the full model, and so loses nothing against it: the safest of "
@@ -465,6 +549,16 @@ class Certificate:
     def _basis(self) -> str:
         """Basis of the claim in words: assumptions, rows counted, date and fingerprint of the rows."""
         basis = "This assumes that the rows are independent of each other and of the fit, and drawn as future rows are"
+        if self.least_propensity is not None:
+            given = "estimated from the target and what every row has" if self.approximate else "given"
+            basis += (
+                f", and that each bought everything with the probability that was {given}, at least "
+                f"{self.least_propensity:.3g}"
+            )
+            if self.sensitivity is not None:
+                basis += (
+                    f"; it holds if the odds of that differ by a factor of at most {self.sensitivity:.3g}"
+                )
         parts = [basis, *self._counted(), f"issued on {self.issued}"]
         return "; ".join(parts) + ("" if self.rows is None else f" for the rows {self.rows}")
 

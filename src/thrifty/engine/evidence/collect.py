@@ -138,11 +138,12 @@ def evidence_of_known(
         if full_quality is None:
             full_quality = _own_quality(task, target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
+    asked = outputs is not None
     evidence = Evidence(
         seen.gate,
         every,
-        _costs(chain, reader, asked=outputs is not None),
-        costs=_by_resource(_costs(each, reader, asked=outputs is not None) for each in chain.by_resource),
+        _costs(chain, reader, seen, asked=asked),
+        costs=_by_resource(_costs(each, reader, seen, asked=asked) for each in chain.by_resource),
         rounds=chain.rounds,
         full_quality=full_quality,
         points=points,
@@ -256,7 +257,7 @@ def _by_resource(costs: Iterable[Floats]) -> Floats | None:
     return np.stack(every, axis=-1) if every else None
 
 
-def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:
+def _costs(chain: Chain, reader: Table, seen: StageOutputs, *, asked: bool) -> Floats:
     """Cost of rows at each stage and beyond; a single line where it is the same for all rows."""
     n_own, by_row = chain.n_own_stages, chain.price_list.by_row is not None
     by_row = by_row or chain.has_forks
@@ -267,7 +268,7 @@ def _costs(chain: Chain, reader: Table, *, asked: bool) -> Floats:
     route = np.full(len(rows), n_own) if inner is None else n_own + inner.route
     beyond = chain.spent(reader, Walk(rows, route, np.empty((len(rows), 0)), inner))
     if by_row:
-        stopped = [chain.spent(reader, walk) for walk in chain.walks_by_stage(reader)[:n_own]]
+        stopped = [chain.spent(reader, walk) for walk in chain.walks_by_stage(reader, seen.node)[:n_own]]
         return np.column_stack([*stopped, beyond])
     return np.column_stack([np.tile(chain.cost_by_place[:n_own], (len(beyond), 1)), beyond])
 

@@ -764,7 +764,7 @@ class PointAnswers(NamedTuple):
 
 
 def means_at(
-    evidence: Sequence[Evidence], source: Ints, thresholds: Floats, rows: Bools | None = None
+    evidence: Sequence[Evidence], source: Ints, thresholds: Floats, rows: Bools | Floats | None = None
 ) -> Means:
     """Means of operating points of several systems, over all rows or some.
 
@@ -776,8 +776,8 @@ def means_at(
         The system of each point.
     thresholds : ndarray of shape (n_points, n_stages)
         A line per point, as long as the system with the most stages needs.
-    rows : ndarray of shape (n_rows,), bool, optional
-        Rows to average over.
+    rows : ndarray of shape (n_rows,), bool or float, optional
+        Rows to average over, or weights of the rows.
     """
     weights = None if rows is None else rows.astype(np.float64)[:, None]
     cost, share, score = np.empty((3, len(source)))

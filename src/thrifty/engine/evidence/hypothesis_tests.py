@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, logsumexp
 
-from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.errors import InvalidInputError, InvalidParameterError
 
@@ -171,6 +171,119 @@ def betting_tests(
     return np.asarray(np.array(rejected, dtype=bool).all(axis=0)), result
 
 
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Held-out rows of which only some, drawn by chance, bought all that the system and the full model read.
+
+    A row that did stands for 1 / p rows, where p is the probability of that: with A whether it did, the mean of
+    ``A / p * excess`` over all rows is the mean excess, and no summand exceeds 1 / min(p). Where the odds of p may be
+    wrong by a factor Gamma, 1 / p is at most ``1 + Gamma (1 / p - 1)``, with which a row that is worse counts, and at
+    least ``1 + (1 / p - 1) / Gamma``, with which one that is better does (marginal sensitivity model, Tan 2006).
+
+    Attributes
+    ----------
+    n_rows : int
+        All rows.
+    lacking : ndarray
+        Labels of those that did not buy everything; the frontier has the others.
+    chance : ndarray of shape (n_complete,)
+        Probability with which each of these others bought everything.
+    approximate : bool
+        Whether probabilities are estimated, so that nothing is proved.
+    """
+
+    n_rows: int
+    lacking: Labels
+    chance: Floats
+    approximate: bool
+
+    @property
+    def least(self) -> float:
+        """Smallest probability of a row that bought everything."""
+        return float(self.chance.min(initial=1.0))
+
+    def stakes(self, sensitivity: float) -> Floats:
+        """Stakes on one unit of excess, of which those are left out with which a row could lose more than all."""
+        each = np.append(STAKES, _SMALL_STAKES) * self.least
+        return each[each * (1.0 + sensitivity * (1.0 / self.least - 1.0)) < 1.0]
+
+    def weighted(self, excess: Floats, sensitivity: float) -> Floats:
+        """Excess of rows that bought everything, times the number of rows that each stands for at worst."""
+        more = 1.0 / self.chance - 1.0
+        weighted: Floats = excess * (1.0 + np.where(excess > 0.0, more * sensitivity, more / sensitivity))
+        return weighted
+
+    def rejects(
+        self, total: Floats, stakes: Floats, n_lacking: int, limit: float, confidence: float
+    ) -> Bools:
+        """Mask of rejections, from the log-wealth of stakes on rows that bought everything; others have no excess."""
+        total = (total.T + n_lacking * np.log1p(stakes * limit)).T.reshape(len(stakes), -1)
+        left_out = np.full((len(STAKES) + len(_SMALL_STAKES) - len(stakes), total.shape[1]), -np.inf)
+        return rejects(np.vstack([total, left_out]), confidence)
+
+    def bound(self, weighted: Floats, n_lacking: int, confidence: float, sensitivity: float) -> float:
+        """Upper bound of the mean excess of all rows, from the weighted excess of those that bought everything."""
+        stakes, (values, counts) = self.stakes(sensitivity), np.unique(weighted, return_counts=True)
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            limit = (low + high) / 2.0
+            total: Floats = np.log1p(stakes[:, None] * (limit - values)) @ counts.astype(np.float64)
+            excluded = bool(self.rejects(total, stakes, n_lacking, limit, confidence)[0])
+            low, high = (low, limit) if excluded else (limit, high)
+        return high
+
+
+def excess_at_points(frontier: Frontier, largest: float | None) -> Floats:
+    """Excess of each row at each point, (n_points, n_rows): if it is worse, or how much of ``largest`` it loses."""
+    quality = [
+        1.0 - np.asarray(system.quality, dtype=np.float64) if largest is None else system.excess(largest)
+        for system in frontier.evidence
+    ]
+    systems = [replace(system, quality=each) for system, each in zip(frontier.evidence, quality, strict=True)]
+    of_points = zip((systems[source] for source in frontier.source), frontier.thresholds, strict=True)
+    return np.array([system.at_point(point[: system.n_parameters])[2] for system, point in of_points])
+
+
+def sampled_tests(
+    excess: Floats,
+    sample: Sampled,
+    classes: Mapping[Any, Bools],
+    max_loss: MaxLoss,
+    confidence: float,
+    sensitivity: float,
+) -> Tests:
+    """Tests by betting on rows of which some did not buy everything, by class where limits are; see ``Sampled``.
+
+    ``excess`` is that of each point and row that bought everything, and ``classes`` has the rows that each limit is
+    about. Wealth falls as ``sensitivity`` rises: what passes at one factor passes at all smaller ones.
+    """
+    limits = dict(max_loss) if isinstance(max_loss, Mapping) else {None: max_loss}
+    excess, stakes = sample.weighted(excess, sensitivity), sample.stakes(sensitivity)
+    n_lacking = {
+        label: len(sample.lacking) if label is None else int((sample.lacking == label).sum())
+        for label in limits
+    }
+
+    def of_class(label: Any) -> Bools:
+        limit, own = limits[label], excess[:, classes[label]]
+        total = np.array([np.log1p(stake * (limit - own)).sum(axis=1) for stake in stakes])
+        return sample.rejects(total, stakes, n_lacking[label], limit, confidence)
+
+    def result(place: int) -> TestResult:
+        each = []
+        for label, limit in limits.items():
+            own = excess[place, classes[label]]
+            bound = sample.bound(own, n_lacking[label], confidence, sensitivity)
+            each.append(ClassLoss(label, limit, len(own) + n_lacking[label], int((own > 0).sum()), bound))
+        nearest = max(each, key=lambda loss: loss.bound / loss.max_loss)
+        by_class = tuple(each) if isinstance(max_loss, Mapping) else None
+        mean = float(excess[place].sum() / sample.n_rows)
+        return TestResult(sum(loss.n_losses for loss in each), nearest.bound, mean, by_class)
+
+    passed = [of_class(label) for label in limits]
+    return np.asarray(np.array(passed, dtype=bool).all(axis=0)), result
+
+
 def rows_by_class(frontier: Frontier, limits: Mapping[Any, float]) -> dict[Any, Bools]:
     """The rows of each class that a limit is set for."""
     of_classes = next((each for each in frontier.evidence if each.strata is not None and each.classes), None)
@@ -257,6 +370,9 @@ def check_enough_rows(
 STAKES = np.array([0.99, 0.7, 0.45, 0.25, 0.12, 0.05])
 """Shares of the wealth to stake: large ones have power where few rows lose, small ones where losses vary."""
 
+_SMALL_STAKES = np.array([0.02, 0.008, 0.003])
+"""Further stakes where rows stand for others, as shares of the largest: few of them weigh as much as that."""
+
 # Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
 _SLACK = 1e-12
 _HALVINGS = 40
@@ -305,8 +421,8 @@ def log_wealth(excess: Floats, mean: float, stake: float) -> Floats:
 
 
 def rejects(total: Floats, confidence: float) -> Bools:
-    """Mask of rejections by the betting test, from the log-wealth of each of ``STAKES`` on the first axis."""
-    return np.asarray(logsumexp(total, axis=0) - np.log(len(STAKES)) >= -np.log1p(-confidence) - _SLACK)
+    """Mask of rejections by the betting test, from the log-wealth of each stake on the first axis."""
+    return np.asarray(logsumexp(total, axis=0) - np.log(len(total)) >= -np.log1p(-confidence) - _SLACK)
 
 
 def betting_bound(excess: Floats, confidence: float, power: float = 1.0) -> float:

@@ -201,7 +201,7 @@ def sweep_rates(
     assert evidence.costs is not None  # of several resources
     costs = evidence.costs if evidence.costs.ndim == 2 else evidence.costs.mean(axis=0)
     thresholds = []
-    for weights in _simplex(costs.shape[1], n_rates or N_RATES):
+    for weights in simplex(costs.shape[1], n_rates or N_RATES):
         cost = evidence.costs @ (weights / np.maximum(costs.max(axis=0), 1e-300))
         of_rate = None if of_queries is None else replace(of_queries, cost=cost)
         swept = sweep_prices(replace(evidence, cost=cost), loss, score, n_prices=n_prices, of_queries=of_rate)
@@ -211,7 +211,7 @@ def sweep_rates(
     evaluated = of_queries or replace(evidence, quality=np.asarray(score, dtype=np.float64))
     policy = measured(Policy(points, unknown, unknown), evaluated)
     assert policy.costs is not None  # of several resources
-    return policy[_on_hull(policy.costs, policy.score)]
+    return policy[on_hull(policy.costs, policy.score)]
 
 
 def sweep_rounds(evidence: Evidence, loss: Floats, score: Numbers, **_: Any) -> Policy:
@@ -237,7 +237,7 @@ def sweep_rounds(evidence: Evidence, loss: Floats, score: Numbers, **_: Any) -> 
         Policy(every, unknown, unknown), replace(evidence, quality=np.asarray(score, dtype=np.float64))
     )
     assert policy.costs is not None  # of several resources
-    return policy[_on_hull(policy.costs, policy.score)]
+    return policy[on_hull(policy.costs, policy.score)]
 
 
 def _stops(n_stages: int) -> list[list[int]]:
@@ -249,7 +249,7 @@ def _stops(n_stages: int) -> list[list[int]]:
     return [*map(list, dict.fromkeys(map(tuple, [*every, *thinned])))]
 
 
-def _on_hull(costs: Floats, score: Floats) -> Ints:
+def on_hull(costs: Floats, score: Floats) -> Ints:
     """Points that score highest minus their costs at some prices of several resources, and the cheapest in each.
 
     Other points could be in no mix that is best for a budget, and the luckiest of many would look best.
@@ -259,7 +259,7 @@ def _on_hull(costs: Floats, score: Floats) -> Ints:
     prices = np.r_[0.0, np.geomspace(1e-3, 1e3, N_PRICES_OF_HULL - 1)] * gain
     worth = np.round(score / gain, 9)
     kept = []
-    for weights in _simplex(costs.shape[1], N_RATES):
+    for weights in simplex(costs.shape[1], N_RATES):
         paid = relative @ weights
         kept += [
             int(np.lexsort((relative.sum(axis=1), -(worth - price * paid)))[0]) for price in prices / gain
@@ -268,7 +268,7 @@ def _on_hull(costs: Floats, score: Floats) -> Ints:
     return np.unique(kept)
 
 
-def _simplex(n: int, n_wanted: int) -> Floats:
+def simplex(n: int, n_wanted: int) -> Floats:
     """Weights of n things that sum to one: a lattice of about as many as are wanted, at least the corners."""
     step = 1
     while step < n_wanted - 1 and comb(n + step, n - 1) <= n_wanted:

@@ -292,7 +292,7 @@ class Resources:
     names : tuple of str
         The resources, such as dollars and minutes.
     lists : tuple of PriceList
-        Prices in each of them.
+        Prices in each of them; empty where models are priced, and not columns.
     rates : ndarray of shape (n_resources,)
         What one unit of each costs in the price list that is their sum.
     delays : tuple of str
@@ -393,6 +393,12 @@ class Resources:
 
         return pd.DataFrame(costs, columns=list(self.names))
 
+    def columns(self, costs: Any) -> dict[str, Floats]:
+        """Columns of a table of answers: the sum at the exchange rates, and the cost in each resource."""
+        costs = np.asarray(costs)
+        named = {f"cost_{name}": paid for name, paid in zip(self.names, costs.T, strict=True)}
+        return {"cost": (costs * self.rates).sum(axis=-1), **named}
+
     def check_budget(self, name: str, budget: Any) -> dict[str, float]:
         """Check a budget, or a cap, of some resources, such as ``{"dollars": 12, "minutes": 15}``."""
         if not isinstance(budget, Mapping):
@@ -415,9 +421,9 @@ class Resources:
             if resource in budget
         }
 
-    def limits(self, budget: Mapping[str, float]) -> Floats:
-        """A checked budget as an array, infinite for resources that it does not name."""
-        return np.array([budget.get(resource, np.inf) for resource in self.names])
+    def limits(self, budget: Mapping[str, float], default: float = np.inf) -> Floats:
+        """A checked budget as an array, infinite for resources that it does not name; a cost, with 0 as default."""
+        return np.array([budget.get(resource, default) for resource in self.names])
 
 
 def costs_in_rounds(rounds: Floats, thresholds: Floats) -> Floats:
@@ -438,6 +444,13 @@ def costs_text(costs: Mapping[str, float]) -> str:
     """Amounts of several resources in words, such as "30 dollars and 20 minutes"."""
     *first, last = (f"{amount:.6g} {name}" for name, amount in costs.items())
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def amount_text(amount: float | Mapping[str, float], unit: str = "", digits: int = 4) -> str:
+    """An amount of one resource, or of several, in words."""
+    if isinstance(amount, Mapping):
+        return costs_text({name: float(f"{of_one:.{digits}g}") for name, of_one in amount.items()})
+    return f"{amount:.{digits}g}{unit}"
 
 
 # -- prices by row ---------------------------------------------------------------------------------

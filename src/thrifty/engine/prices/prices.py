@@ -841,8 +841,8 @@ def name_of(column: int, names: list[str] | None) -> str:
 TOKEN_CHARACTERS = 4.0
 """Characters of a token, where nothing says what was billed."""
 
-ModelPrice = float | tuple[float, float] | Callable[[Any], float] | None
-"""Price per call, per million tokens in and out, as a function of the row, or known from the log only."""
+ModelPrice = float | tuple[float, float] | dict[str, float] | Callable[[Any], float] | None
+"""Price per call, or in several resources, per million tokens in and out, a function of the row, or known from logs."""
 
 
 def check_models(models: Any) -> dict[str, ModelPrice]:
@@ -872,6 +872,16 @@ def check_price(name: str, price: Any) -> ModelPrice:
     """Check the price of one model."""
     if price is None or callable(price):
         return price
+    if isinstance(price, Mapping):
+        amounts = {
+            str(each): check_amount(f"the {each} of {name!r}", amount) for each, amount in price.items()
+        }
+        if not any(amounts.values()):
+            raise InvalidInputError(
+                f"the price of {name!r} must be above 0 in some resource; got {dict(price)!r}. A model that is free "
+                f"needs no router: give what its time is worth."
+            )
+        return amounts
     rule = (
         f"the price of {name!r} must be a number > 0 per call, a pair of numbers > 0 per million tokens in and out, or "
         f"a function of the row; got {price!r}. A model that is free needs no router: give what its time is worth."
@@ -889,9 +899,22 @@ def check_price(name: str, price: Any) -> ModelPrice:
     )
 
 
-def price_of_answer(price: ModelPrice, x: Any, answer: Any) -> float | None:
+def resources_of_models(cost: Any, prices: Mapping[str, ModelPrice]) -> tuple[str, ...]:
+    """Resources that answers of models cost, by what was billed, else by the prices; empty where there is one."""
+    if cost is not None:
+        return tuple(map(str, cost)) if isinstance(cost, Mapping) else ()
+    by_resource = [price for price in prices.values() if isinstance(price, Mapping)]
+    if by_resource and len(by_resource) < len(prices):
+        raise InvalidInputError(
+            f"prices of models must all be dicts by resource, or none; got {dict(prices)!r}. Write "
+            f"{{{next(iter(by_resource[0]))!r}: ...}} for each, or give what was billed as cost=."
+        )
+    return tuple(dict.fromkeys(name for price in by_resource for name in price))
+
+
+def price_of_answer(price: ModelPrice, x: Any, answer: Any) -> float | dict[str, float] | None:
     """Price of one answer about one row; None where it is known only from what was billed."""
-    if isinstance(price, float):
+    if isinstance(price, float | dict):
         return price
     if isinstance(price, tuple) and isinstance(answer, str) and isinstance(x, str):
         tokens = len(x) / TOKEN_CHARACTERS, len(answer) / TOKEN_CHARACTERS

@@ -40,8 +40,8 @@ class Delivery:
     paid : array-like of shape (n_rows, n_columns), bool, optional
         Cells that cost something; None is all of them. Those that a source had in stock cost nothing.
     cost, evidence : array-like of shape (n_rows,), optional
-        Of answers of models, which are ``values`` of shape (n_rows,): what was billed for each, and a number known
-        after asking, such as a log-probability.
+        Of answers of models, which are ``values`` of shape (n_rows,): what was billed for each, of several resources a
+        dict of such arrays, and a number known after asking, such as a log-probability.
     """
 
     values: Any

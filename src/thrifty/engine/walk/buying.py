@@ -199,18 +199,23 @@ def _ask_model(
             sessions[row].fail()
         return
     delivery = answered if isinstance(answered, Delivery) else Delivery(answered)
-    parts = delivery.values, delivery.cost, delivery.evidence
+    billed = delivery.cost
+    if isinstance(billed, Mapping):  # by resource
+        columns = zip(*billed.values(), strict=True)
+        billed = [dict(zip(billed, map(float, line), strict=True)) for line in columns]
+    parts = delivery.values, billed, delivery.evidence
     if any(part is not None and len(part) != len(numbers) for part in parts):
         raise InvalidInputError(
             f"{name!r} was asked about {len(numbers)} rows and must return as many answers, costs and evidence."
         )
     for place, row in enumerate(numbers.tolist()):
         answer, cost, evidence = (None if part is None else part[place] for part in parts)
+        cost = cost if cost is None or isinstance(cost, Mapping) else float(cost)
         if place in delivery.failed:
             ledger.note(numbers[[place]], str(delivery.failed[place]))
-            sessions[row].fail(0.0 if cost is None else float(cost))
+            sessions[row].fail(0.0 if cost is None else cost)
         else:
-            sessions[row].give(answer, None if cost is None else float(cost), evidence)
+            sessions[row].give(answer, cost, evidence)
 
 
 def _receipt_of_answers(sessions: Sequence[ModelSession], names: Sequence[str], ledger: Ledger) -> Receipt:
@@ -235,4 +240,13 @@ def _receipt_of_answers(sessions: Sequence[ModelSession], names: Sequence[str], 
         reasons,
         tuple(names),
         np.zeros(len(sessions), dtype=bool),
+        costs=_costs_of_answers(sessions),
     )
+
+
+def _costs_of_answers(sessions: Sequence[ModelSession]) -> Any:
+    """What rows paid in each of several resources, as a data frame; None where there is one."""
+    import pandas as pd
+
+    costs = [session.costs for session in sessions if session.costs is not None]
+    return pd.DataFrame(costs) if costs else None

@@ -453,16 +453,19 @@ class Chain(BuyingMixin):
         last = place + int(stops[0]) if len(stops) else len(thresholds)
         return None if last == place else np.flatnonzero(self.bought_by_place[last])
 
-    def walks_by_stage(self, reader: Reader) -> list[Walk]:
-        """Walks in which all rows end at a stage, one for each stage of all chains, without scores."""
-        nodes = self.nodes_by_stage(reader)
+    def walks_by_stage(self, reader: Reader, node: Ints | None = None) -> list[Walk]:
+        """Walks in which all rows end at a stage, one for each stage of all chains, without scores.
+
+        ``node`` is the node of each row at each stage of this chain, if it has been visited.
+        """
+        nodes = self.nodes_by_stage(reader, node)
         return [self._walk_to(reader, route, nodes) for route in range(self.n_stages)]
 
-    def nodes_by_stage(self, reader: Reader) -> list[Ints | None]:
+    def nodes_by_stage(self, reader: Reader, node: Ints | None = None) -> list[Ints | None]:
         """Node of each row at each stage of all chains; None where there are no forks."""
         if not self.has_forks:
             return [None] * self.n_stages
-        node = self.walker.visit_all(reader).node
+        node = self.walker.visit_all(reader).node if node is None else node
         of_stages = [None if node is None else node[:, place] for place in range(len(self.stages))]
         return [*of_stages, *(self.behind.nodes_by_stage(reader) if self.behind else [])]
 

@@ -124,6 +124,11 @@ class Mixture:
         return np.r_[0, np.cumsum(self.n_levels)[:-1]]
 
     @cached_property
+    def by_component(self) -> NDArray[np.float32]:
+        """``tables`` with a line for each component, in which the levels of a column are neighbours."""
+        return np.ascontiguousarray(self.tables.T)
+
+    @cached_property
     def prior(self) -> Floats:
         """Share of each class."""
         counts = np.bincount(self.label, self.share, minlength=self.n_classes)
@@ -170,10 +175,10 @@ class Mixture:
             codes, all_rows = np.unique(codes, axis=0, return_inverse=True)
         scores, gain = np.empty((len(codes), self.n_classes)), np.empty((len(codes), len(wanted)))
         held, codes = self.starts[self.places(columns)], np.ascontiguousarray(codes)
-        tables = self.tables, self.share, self.label, self.group, self.prior
+        tables = self.tables, self.by_component, self.share, self.label, self.group, self.prior
         parts, near = np.empty((2, len(self.share))), np.empty(len(self.share), dtype=np.int64)
-        wanted_levels = self.starts[wanted], self.n_levels[wanted]
-        components(*tables, held, codes, *wanted_levels, parts, near, scores, gain)
+        wanted_levels, sums = (self.starts[wanted], self.n_levels[wanted]), np.empty((3, MAX_LEVELS))
+        components(*tables, held, codes, *wanted_levels, parts, near, sums, scores, gain)
         if self.n_classes == 2:
             scores = scores[:, 1:] - scores[:, :1]
         all_rows = all_rows if isinstance(all_rows, slice) else all_rows.ravel()
@@ -200,6 +205,7 @@ def log_of(value: float) -> float:
 @lean_kernel
 def components(
     tables: Any,
+    by_component: Any,
     share: Any,
     label: Any,
     group: Any,
@@ -210,6 +216,7 @@ def components(
     n_levels: Any,
     parts: Any,
     near: Any,
+    sums: Any,
     scores: Any,
     gain: Any,
 ) -> None:
@@ -240,11 +247,7 @@ def components(
             scores[row, k] = log_of(scores[row, k])
         now = impurity_kept(group, near, of_near, n_near)
         for c in range(len(wanted)):
-            after = 0.0
-            for at in range(wanted[c], wanted[c] + n_levels[c]):
-                for i in range(n_near):
-                    weight[i] = of_near[i] * tables[at, near[i]]
-                after += impurity_kept(group, near, weight, n_near)
+            after = expected_kept(by_component, group, near, of_near, n_near, wanted[c], n_levels[c], sums)
             gain[row, c] = max(after - now, 0.0)
 
 
@@ -261,6 +264,39 @@ def impurity_kept(group: Any, near: Any, weight: Any, n_near: int) -> float:
     squares += mass * mass
     total += mass
     return squares / total if total > 0.0 else 0.0
+
+
+@lean
+def expected_kept(
+    by_component: Any,
+    group: Any,
+    near: Any,
+    weight: Any,
+    n_near: int,
+    start: int,
+    n_levels: int,
+    sums: Any,
+) -> float:
+    """``impurity_kept`` behind each level of a column, summed over its levels, which are computed side by side."""
+    total, squares, mass = sums[0], sums[1], sums[2]
+    for level in range(n_levels):
+        total[level] = squares[level] = mass[level] = 0.0
+    for i in range(n_near):
+        k, of_one = near[i], weight[i]
+        chance = by_component[k, start : start + n_levels]
+        for level in range(n_levels):
+            mass[level] += of_one * chance[level]
+        if i + 1 == n_near or group[near[i + 1]] != group[k]:
+            for level in range(n_levels):
+                squares[level] += mass[level] * mass[level]
+                total[level] += mass[level]
+                mass[level] = 0.0
+    for level in range(n_levels):
+        mass[level] = squares[level] / total[level]
+    after = 0.0
+    for level in range(n_levels if n_near > 0 else 0):
+        after += mass[level]
+    return after
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,6 +335,11 @@ class TurnByGain:
         is_choice = len(self.nodes) > 1
         return np.unique(self.tells[self.tells >= 0])[: None if is_choice else 0].astype(np.intp)
 
+    @cached_property
+    def _of_choices(self) -> list[Ints]:
+        """Places in ``candidates`` of what each choice delivers."""
+        return [np.flatnonzero(np.isin(self.candidates, tells)) for tells in self.tells]
+
     def taken(self, gain: Floats) -> Ints:
         """The node for each row, from what each of ``candidates`` gains; the first of those that gain equally much.
 
@@ -306,7 +347,7 @@ class TurnByGain:
         """
         if len(self.nodes) == 1:
             return np.full(len(gain), self.nodes[0], dtype=np.intp)
-        best = [gain[:, np.isin(self.candidates, tells)].max(axis=1) for tells in self.tells]
+        best = [gain[:, own].max(axis=1) for own in self._of_choices]
         taken: Ints = self.nodes[(np.column_stack(best) / self.prices).argmax(axis=1)]
         return taken
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.billing import Resources, amount_text, check_amount
 from thrifty.engine.prices.prices import ModelPrice, price_of_answer
 from thrifty.engine.purchases.receipts import Purchase, decision_text
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, Calibration, class_probabilities
@@ -43,6 +43,8 @@ class PricedModels:
         What every row pays for calls about its batch, those of models that it does not ask among them.
     quality_name, unit : str
         What qualities and costs are called in explanations.
+    resources : Resources or None
+        Several resources that answers cost; single costs are then sums at their exchange rates.
     columns : tuple of str or None
         Names of the columns of rows, where they have any.
     """
@@ -58,6 +60,7 @@ class PricedModels:
     calls: float = 0.0
     quality_name: str = "quality"
     unit: str = ""
+    resources: Resources | None = None
     columns: tuple[str, ...] | None = None
 
 
@@ -75,21 +78,25 @@ class ModelExplanation:
         The model whose answer is taken; the first one to ask where the row has no answer yet.
     cost : float
         Cost of the row; its expected cost where no model was asked yet.
+    costs : dict of str to float, optional
+        The same in each of several resources.
     """
 
     lines: tuple[str, ...]
     bought: tuple[str, ...]
     answer: str | None
     cost: float
+    costs: dict[str, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file."""
-        return {
+        facts = {
             "steps": list(self.lines),
             "bought": list(self.bought),
             "answer": self.answer,
             "cost": self.cost,
         }
+        return facts if self.costs is None else {**facts, "costs": self.costs}
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -106,8 +113,8 @@ class ModelSession(Session):
         The row.
     log : Log
         A log of this row alone, in which nothing but expectations is known; the session fills it.
-    follows_upper : bool
-        Whether the row follows the dearer one of two operating points that are mixed.
+    follows : int
+        Which of the rules in force the row follows, by its number among them.
 
     Attributes
     ----------
@@ -117,6 +124,8 @@ class ModelSession(Session):
         The best answer at hand and the model that gave it; None before the first one.
     cost : float
         Cost of the answers so far.
+    costs : dict of str to float, optional
+        The same in each of several resources; ``cost`` is then their sum at the exchange rates of the fit.
     value : float
         Expected quality of the answer at hand; NaN where the rule has no estimate.
     asked, failed : tuple of str
@@ -130,9 +139,9 @@ class ModelSession(Session):
     evidence_of: Callable[[str, Any], Any] | None = None
     combine: Callable[[Mapping[str, Any], str], Any] | None = None
 
-    def __init__(self, models: PricedModels, x: Any, log: Log, *, follows_upper: bool) -> None:
-        self._models, self._x, self._log, self._follows_upper = models, x, log, follows_upper
-        _, self._rules, self._place = models.mixed_rules[int(follows_upper)]
+    def __init__(self, models: PricedModels, x: Any, log: Log, *, follows: int) -> None:
+        self._models, self._x, self._log, self._number = models, x, log, follows
+        _, self._rules, self._place = models.mixed_rules[follows]
         self._n_models = log.n_models
         if log.cells is not None and log.columns is not None:  # those that cost are bought first
             is_free = np.isin(np.arange(log.cells.shape[1]), log.columns.free)
@@ -144,6 +153,8 @@ class ModelSession(Session):
         self._is_substitute = False
         self._forms: list[Any] = []
         self.cost = models.calls
+        resources = models.resources
+        self.costs = None if resources is None else dict.fromkeys(resources.names, 0.0)
         self._decide()
 
     @property
@@ -195,8 +206,12 @@ class ModelSession(Session):
         at_hand = "no answer yet" if self.model is None else f"the answer of {self.model} is not sure enough"
         if self._purchase is None:
             why = self._mix_text() or at_hand
-            brings = self._columns_of(self._next)
-            self._purchase = Purchase(self._models.names[self._next], self._expected(self._next), brings, why)
+            name, price = self._models.names[self._next], self._expected(self._next)
+            resources, expected = self._models.resources, self._log.expected_costs
+            by_resource = None
+            if resources is not None and expected is not None:
+                by_resource = resources.named(expected[0, self._next])
+            self._purchase = Purchase(name, price, self._columns_of(self._next), why, by_resource)
         return self._purchase
 
     @property
@@ -282,26 +297,45 @@ class ModelSession(Session):
         mixed = self._models.mixed_rules
         if self._is_substitute or not 0.0 < mixed[0][0] < 1.0:
             return ""
-        _, rules, place = mixed[1 - int(self._follows_upper)]
-        other = self._asked_by(rules, place)[-1]
-        if other == (-1 if self._next is None else self._next):
+        others = [rules for number, rules in enumerate(mixed) if number != self._number]
+        asked = {self._asked_by(rules, place)[-1] for _, rules, place in others}
+        if asked == {-1 if self._next is None else self._next}:
             return ""
-        return decision_text(np.nan, goes_on=True, point="dearer" if self._follows_upper else "cheaper")
+        return decision_text(np.nan, goes_on=True, point="dearer" if self._number else "cheaper")
 
-    def fail(self, cost: float = 0.0) -> Self:
+    def fail(self, cost: Any = 0.0) -> Self:
         """Report that the model gave no answer, and what that cost; another one is asked instead."""
         if self._next is not None:
             self._failed.add(self._next)
         return self.give(None, cost=cost)
 
-    def give(self, answer: Any, cost: float | None = None, evidence: Any = None) -> Self:
+    def _paid_in(self, model: int, cost: Any) -> tuple[float, dict[str, float]]:
+        """Cost of an answer in several resources: their sum, and that in each."""
+        resources, log = self._models.resources, self._log
+        assert resources is not None  # asked for only where there are several
+        assert log.expected_costs is not None
+        assert log.costs is not None
+        if cost is None:
+            price = self._models.prices[model]
+            cost = price if isinstance(price, dict) else None
+        paid = log.expected_costs[0, model]
+        if isinstance(cost, Mapping):
+            paid = resources.limits(resources.check_budget("cost", cost), 0.0)
+        elif cost == 0.0:  # of a model that failed
+            paid = np.zeros(len(resources.names))
+        elif cost is not None:
+            resources.check_budget("cost", cost)  # refuses a single number
+        log.costs[0, model] = paid
+        return float((paid * resources.rates).sum()), resources.named(paid)
+
+    def give(self, answer: Any, cost: Any = None, evidence: Any = None) -> Self:
         """Give the answer of the model, or the values of the columns, that ``next_purchase`` names.
 
         Parameters
         ----------
         answer : object
             Its answer; None where nothing could be parsed. Of columns their values, in their order or by name.
-        cost : float, optional
+        cost : float, or dict of resource to float, optional
             Billed amount; by default that of the price of the model, or the expected cost.
         evidence : float or array-like of shape (n_classes,), optional
             As in ``fit``: a number, or class probabilities.
@@ -311,12 +345,16 @@ class ModelSession(Session):
                 f"the row is answered, by {self.model!r}; no further answer can be given."
             )
         models, model = self._models, self._next
-        price, share = None, self._log.share_after(model, self._asked)
+        paid, share = self._expected(model), self._log.share_after(model, self._asked)
         brings = self._columns_of(model)
-        if cost is None and not brings:
-            price = price_of_answer(models.prices[model], self._x, answer)
-        paid = self._expected(model) if price is None else price * share
-        paid = paid if cost is None else check_amount("cost", cost)
+        if models.resources is not None:
+            paid, by_resource = self._paid_in(model, cost)
+            self.costs = {name: amount + by_resource[name] for name, amount in (self.costs or {}).items()}
+        elif cost is None and not brings:
+            price: Any = price_of_answer(models.prices[model], self._x, answer)
+            paid = paid if price is None else price * share
+        elif cost is not None:
+            paid = check_amount("cost", cost)
         self._log.cost[0, model] = paid / share if share > 0.0 else self._log.expected[0, model]
         is_failed = model in self._failed
         if brings:
@@ -408,7 +446,7 @@ class ModelSession(Session):
         wanted, text = self.next_purchase, self.explain()
         text += "" if quality is None else f"; its {self._models.quality_name} was {quality:.3g}"
         answer = self.model if wanted is None else wanted.name
-        return ModelExplanation(tuple(text.split("\n")), self.asked, answer, self.cost)
+        return ModelExplanation(tuple(text.split("\n")), self.asked, answer, self.cost, self.costs)
 
     def _lines(self) -> list[str]:
         names, codes, lines = self._models.names, self._log.answers, []
@@ -418,7 +456,7 @@ class ModelSession(Session):
                 lines.append(f"bought {names[model]} (paid {paid:.3g}{self._models.unit}){failed}")
                 continue
             prior = np.clip(self._log.prior[0, model], 0.0, 1.0)
-            words = f"asked {names[model]} (paid {paid:.3g}{self._models.unit}), expected "
+            words = f"asked {names[model]} (paid {self._in_words(paid, model)}), expected "
             words += f"{self._models.quality_name} {prior:.3f}"
             words += f"; {self._compared[model]}" if model in self._compared else ""
             before = [other for other, _, _ in self._returned[:number] if other < self._n_models]
@@ -430,6 +468,17 @@ class ModelSession(Session):
             lines.append(words)
         return lines
 
+    @property
+    def _paid(self) -> str:
+        return amount_text(self.cost if self.costs is None else self.costs, digits=6)
+
+    def _in_words(self, paid: float, model: int | None = None) -> str:
+        """What was paid for a model, or for all of them."""
+        resources, costs = self._models.resources, self._log.costs
+        if resources is None or costs is None or self.costs is None:
+            return f"{paid:.3g}{self._models.unit}"
+        return amount_text(self.costs if model is None else resources.named(costs[0, model]), digits=3)
+
     def _answered(self) -> str:
         return "" if self.model is None else f"by {self.model}"
 
@@ -439,4 +488,4 @@ class ModelSession(Session):
         calls = f", {models.calls:.3g} of it for calls about its batch" if models.calls else ""
         sure = "" if np.isnan(value) else f", expected {models.quality_name} {value:.3f}"
         reason = f"; {reason}" if reason else ""
-        return f"answered by {self.model} for {self.cost:.3g}{models.unit}{calls}{sure}{reason}"
+        return f"answered by {self.model} for {self._in_words(self.cost)}{calls}{sure}{reason}"

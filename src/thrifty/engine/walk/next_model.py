@@ -185,6 +185,8 @@ class Log:
         Share of its cost that a model (row) takes where another one (column) was asked before.
     pooling : Pooling, optional
         How class probabilities of several models are combined.
+    costs, expected_costs : ndarray of shape (n_rows, n_models, n_resources), optional
+        Costs in each of several resources; ``cost`` and ``expected`` are then their sums at exchange rates.
     columns : ColumnSets, optional
         Columns that cost, and what is expected at each set of them.
     cells : ndarray of shape (n_rows, n_columns), optional
@@ -202,6 +204,8 @@ class Log:
     classes: Floats | None = None
     after: Floats | None = None
     pooling: Pooling | None = None
+    costs: Floats | None = None
+    expected_costs: Floats | None = None
     columns: ColumnSets | None = None
     cells: Floats | None = None
     at_sets: Floats | None = None
@@ -247,8 +251,15 @@ class Log:
 
     def _each(self, change: Callable[[Any], Any]) -> "Log":
         names = ("prior", "expected", "quality", "cost", "answers", "evidence", "classes")
-        arrays = {name: getattr(self, name) for name in names}
+        arrays = {name: getattr(self, name) for name in (*names, "costs", "expected_costs")}
         return replace(self, **{name: change(array) for name, array in arrays.items() if array is not None})
+
+    def at_rates(self, rates: Floats) -> "Log":
+        """The log with costs that are the sums of those in several resources at other exchange rates."""
+        assert self.costs is not None  # there are several
+        assert self.expected_costs is not None
+        cost, expected = ((each * rates).sum(axis=2) for each in (self.costs, self.expected_costs))
+        return replace(self, cost=cost, expected=expected)
 
     def share_after(self, model: int, asked: Sequence[int]) -> float:
         """Share of its cost that a model takes after others."""
@@ -549,6 +560,45 @@ class Programme:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class AtRates:
+    """Rules that look at costs in several resources, at exchange rates of their own.
+
+    Attributes
+    ----------
+    rules : Routes or Programme
+        The rules.
+    rates : ndarray of shape (n_resources,)
+        The exchange rates.
+    """
+
+    rules: Routes | Programme
+    rates: Floats
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return self.rules.n_rules
+
+    @property
+    def reads_row(self) -> bool:
+        """Whether the rules look at what is expected of a row."""
+        return self.rules.reads_row
+
+    def suits(self, log: Log) -> bool:
+        """True if the log has costs in as many resources, and the rules suit it."""
+        is_priced = log.costs is not None and self.rates.shape == log.costs.shape[2:]
+        return is_priced and self.rules.suits(log.at_rates(self.rates))
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide at the exchange rates."""
+        return self.rules.decide(place, asked, log.at_rates(self.rates))
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """True if any answer of the next model is taken."""
+        return self.rules.takes_next(place, asked)
+
+
 def sets_of(n_models: int, max_asks: int) -> list[tuple[int, ...]]:
     """Sets of at most ``max_asks`` models, smaller ones first."""
     return [asked for size in range(max_asks + 1) for asked in combinations(range(n_models), size)]
@@ -729,6 +779,8 @@ class Replay(NamedTuple):
     """NaN where the log does not have it; with ``propensity``, doubly robust: its mean estimates that of the policy."""
     ips: Floats | None = None
     """With ``propensity``, terms of the self-normalised inverse-propensity estimate of quality, which is their mean."""
+    costs: Any = None
+    """Cost in each of several resources, shape (n_rows, n_resources); ``cost`` is then their sum at exchange rates."""
 
 
 Asker = Callable[[int, Ints], None]
@@ -756,6 +808,7 @@ def walk_mixed(
     n_rows = len(log)
     asked = np.full((n_rows, log.n_purchases), -1)
     model, cost = np.full(n_rows, -1), np.zeros(n_rows)
+    costs = None if log.costs is None else np.zeros((n_rows, log.costs.shape[2]))
     groups: dict[tuple[int, tuple[int, ...]], list[Ints]] = {
         (part, ()): [rows] for part, (rows, _, _) in enumerate(parts)
     }
@@ -780,6 +833,8 @@ def walk_mixed(
                 ask(next_model, np.sort(np.concatenate([rows for one, _, rows in asks if one == next_model])))
         for next_model, held, to_ask in asks:
             cost[to_ask] += log.share_after(next_model, held) * log.cost[to_ask, next_model]
+            if costs is not None and log.costs is not None:
+                costs[to_ask] += log.costs[to_ask, next_model]
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
-    return Replay(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model])
+    return Replay(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model], costs=costs)

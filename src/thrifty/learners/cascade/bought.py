@@ -20,7 +20,7 @@ noise, under a normal prior of the bias at a place.
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,13 +32,19 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import measured
 from thrifty.engine.full.crossfit import TrainingRows
 from thrifty.engine.prices.billing import PriceList
-from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import BinnedTable
 from thrifty.engine.walk.policy import route_by
 from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning, listed
 from thrifty.jit import Number, kernel, lean
 from thrifty.learners.cascade.learn import LearnedCascade
 from thrifty.learners.cascade.stages import StagedTrees
+from thrifty.learners.estimators.incomplete import (
+    LEAST_PROPENSITY,
+    Bought,
+    coded_targets,
+    estimated_chance,
+    known_columns,
+)
 
 N_COPIES = 3
 """Completed copies of a row (``benchmarks/bought.py``)."""
@@ -59,7 +65,6 @@ ROWS_OF_CLASS = 30
 """Rows of a class that bought a column from which on its cells are completed from that class alone."""
 
 _N_TREES = 30
-_LEAST_PROPENSITY = 0.002
 BIAS = 0.015
 """Spread of the prior of the bias of completed rows at a place (``benchmarks/bought.py``)."""
 
@@ -76,107 +81,6 @@ MAX_UNSUPPORTED = 0.25
 # Constants of splitmix64 (Steele, Lea and Flood, 2014).
 _STEP, _FIRST = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _SECOND, _27, _30, _31 = np.uint64(0x94D049BB133111EB), np.uint64(27), np.uint64(30), np.uint64(31)
-
-
-@dataclass(frozen=True, eq=False)
-class Bought:
-    """What the rows of a fit had bought, before they were completed.
-
-    Attributes
-    ----------
-    cells : ndarray of shape (n_rows, n_features), bool
-        Whether a row has the purchase that a column belongs to.
-    propensity : ndarray of shape (n_rows, n_features), optional
-        Probability with which a row bought it, given what it had bought before; None is estimated.
-    order : ndarray of shape (n_rows, n_features), optional
-        Number of the purchase of the row; None where purchases do not depend on each other.
-    """
-
-    cells: Bools
-    propensity: Floats | None = None
-    order: Floats | None = None
-
-    def chance_of(self, columns: Ints, group_of: Ints) -> Floats:
-        """Probability with which each row bought all of some columns, of the rows that did.
-
-        That of every purchase up to the last of them: a row that buys in an order has some only after others.
-        """
-        assert self.propensity is not None  # asked for where it is given
-        first = np.unique(group_of, return_index=True)[1]
-        has = np.isin(group_of[first], group_of[columns])[None, :] & self.cells[:, first]
-        if self.order is not None and len(columns):
-            last = np.max(np.where(self.cells, self.order, 0.0)[:, columns], axis=1)
-            has |= self.cells[:, first] & (self.order[:, first] < last[:, None])
-        chance: Floats = np.where(has, self.propensity[:, first], 1.0).prod(axis=1)
-        return chance
-
-
-# -- what users write ------------------------------------------------------------------------------
-
-
-def read_bought(bought: Any, propensity: Any, rows: TrainingRows, prices: PriceList) -> Bought | None:
-    """What rows have bought, from a mask or ``"known"``; None where that is everything.
-
-    Columns of price zero are always at hand. A purchase of several columns is bought if one of them is. Numbers above 1
-    say in which order a row bought: ``propensity`` is then multiplied along that order.
-    """
-    n_given, order = len(rows.X if rows.every_row is None else rows.every_row), None
-    if isinstance(bought, str):
-        if bought != "known":
-            raise InvalidInputError(
-                f"bought must be a mask of rows x columns, or 'known': every blank cell was not bought; got {bought!r}."
-            )
-        cells = ~np.isnan(rows.X)
-    else:
-        order = _of_columns("bought", bought, n_given, rows, prices)[rows.positions]
-        if np.isnan(order).any() or np.any(order < 0):
-            raise InvalidInputError(
-                "bought must hold true and false, or the number of each purchase of a row, from 1, with 0 for none."
-            )
-        cells = order > 0
-    n_groups = len(prices.prices)
-    of_groups = np.zeros((len(cells), n_groups), dtype=bool)
-    for column, group in enumerate(prices.group_of):
-        of_groups[:, group] |= cells[:, column]
-    of_groups[:, prices.prices == 0.0] = True
-    chances = None
-    if propensity is not None:
-        chances = _of_columns("propensity", propensity, n_given, rows, prices)[rows.positions]
-        chances[:, prices.prices[prices.group_of] == 0.0] = 1.0
-        chances[~cells] = 1.0
-    if of_groups.all():
-        return None
-    is_in_order = order is not None and bool(np.any(order > 1))
-    result = Bought(of_groups[:, prices.group_of], chances, order if is_in_order else None)
-    lacking = np.flatnonzero(~result.cells.any(axis=0))
-    if len(lacking):
-        raise InvalidInputError(
-            f"bought says that no row has column {rows.table.columns[lacking[0]]!r}, so nothing can be learned of it. "
-            f"Leave the column out."
-        )
-    if chances is not None and not np.all((chances[result.cells] > 0.0) & (chances[result.cells] <= 1.0)):
-        raise InvalidInputError(
-            "propensity must lie in (0, 1] where a row has bought: it is the probability with which it bought the "
-            "column, given what it had bought before."
-        )
-    return result
-
-
-def _of_columns(name: str, values: Any, n_rows: int, rows: TrainingRows, prices: PriceList) -> Any:
-    """A mask or probabilities of rows x columns, from columns by name, or purchases in their order."""
-    columns = getattr(values, "columns", None)
-    if columns is not None and rows.table.kind is not None:
-        names = [*columns]
-        if {*names} == {*rows.table.columns}:
-            values = values[rows.table.columns]
-    array = np.asarray(values, dtype=np.float64)
-    n_features, n_groups = len(prices.group_of), len(prices.prices)
-    if array.ndim != 2 or len(array) != n_rows or array.shape[1] not in (n_features, n_groups):
-        raise InvalidInputError(
-            f"{name} must have a line for each of the {n_rows:,} rows, and one number for each of the {n_features} "
-            f"columns or {n_groups} purchases; got shape {array.shape}."
-        )
-    return array if array.shape[1] == n_features else array[:, prices.group_of]
 
 
 def warn_if_blanks_tell(rows: TrainingRows, prices: PriceList) -> list[str]:
@@ -250,6 +154,12 @@ def completed(rows: TrainingRows, table: BinnedTable, bought: Bought, seed: int)
 
     ``table`` has the codes of the rows; cells that were not bought may have any.
     """
+    lacking = np.flatnonzero(~bought.cells.any(axis=0))
+    if len(lacking):
+        raise InvalidInputError(
+            f"bought says that no row has column {rows.table.columns[lacking[0]]!r}, so nothing can be learned of it. "
+            f"Leave the column out."
+        )
     copies = donors_of(rows, table, bought.cells, seed)
     every, y = np.tile(np.arange(len(rows.y)), N_COPIES), rows.y
     query = rows.task.query_of(y)
@@ -280,7 +190,7 @@ def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) 
             if len(places) > 1
             else table.codes[:, places[0]]
         )
-    codes[:, -1] = _coded_targets(rows.task, rows.y)
+    codes[:, -1] = coded_targets(rows.task, rows.y)
     is_class, folds = len(rows.task.classes) > 0, np.unique(rows.folds, return_inverse=True)[1]
     blank = np.flatnonzero(~bought.all(axis=0))
     everyone = np.arange(n_rows)
@@ -369,19 +279,6 @@ def _by_target(target: Ints, real: Ints, wanted: Ints, *, is_class: bool) -> Par
         else:
             few.append(places)
     return [*result, (real, np.concatenate(few))] if few else result
-
-
-def _coded_targets(task: Task, y: Floats) -> Ints:
-    """Targets as small whole numbers: classes or grades, or one of at most 64 groups of like numbers."""
-    if len(task.classes):
-        return task.strata(y)
-    query = task.query_of(y)
-    values = y if query is None else y % 32
-    distinct = np.unique(values)
-    if len(distinct) > 64:
-        distinct = np.unique(np.quantile(values, np.arange(1, 64) / 64))
-    codes: Ints = np.searchsorted(distinct, values)
-    return codes
 
 
 @kernel
@@ -586,7 +483,7 @@ def _support(
     n_rows = len(bought.cells)
     holds = np.empty((n_rows, len(sets) + 1), dtype=bool)
     chance = np.ones(holds.shape)
-    known, is_class = _known_columns(rows, bought), 0 < len(rows.task.classes) <= 255
+    known = known_columns(rows.X[:n_rows], rows.y[:n_rows], rows.task, bought)
     by_full = np.union1d(sets[-1], prices.read_by_full).astype(np.intp)
     for place, columns in enumerate([*sets, by_full]):
         has_all: Bools = np.logical_and.reduce(bought.cells[:, columns], axis=1)
@@ -594,30 +491,8 @@ def _support(
         if bought.propensity is not None:
             chance[:, place] = bought.chance_of(columns, prices.group_of)
         elif not has_all.all():
-            chance[:, place] = _estimated(known, has_all, rows.folds[:n_rows], is_class)
-    return holds, np.maximum(chance, _LEAST_PROPENSITY)
-
-
-def _known_columns(rows: TrainingRows, bought: Bought) -> Floats:
-    """Columns that every row has, and the target as a group."""
-    n_rows = len(bought.cells)
-    known = np.flatnonzero(bought.cells.all(axis=0))
-    return np.column_stack([rows.X[:n_rows, known], _coded_targets(rows.task, rows.y[:n_rows])])
-
-
-def _estimated(known: Floats, has_all: Bools, folds: Ints, is_class: bool) -> Floats:
-    """Probability, out of fold, of having bought."""
-    chance = np.empty(len(known))
-    for fold in np.unique(folds):
-        learn, held = folds != fold, folds == fold
-        if len(np.unique(has_all[learn])) < 2:
-            chance[held] = has_all[learn].mean()
-            continue
-        model = HistGradientBoostingClassifier(
-            max_iter=_N_TREES, max_depth=3, categorical_features=[known.shape[1] - 1] if is_class else None
-        )
-        chance[held] = model.fit(known[learn], has_all[learn]).predict_proba(known[held])[:, 1]
-    return chance
+            chance[:, place] = estimated_chance(known, has_all, rows.folds[:n_rows], rows.task)
+    return holds, np.maximum(chance, LEAST_PROPENSITY)
 
 
 def _cells(rows: TrainingRows, quality: Floats, gate: Floats) -> Ints:

@@ -28,7 +28,7 @@ from thrifty.errors import (
     InvalidParameterError,
     NoPriceOfMistakesError,
 )
-from thrifty.learners.cascade.bought import completed, read_bought, warn_if_blanks_tell, with_support
+from thrifty.learners.cascade.bought import completed, warn_if_blanks_tell, with_support
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import (
     LearnedCascade,
@@ -64,6 +64,7 @@ from thrifty.learners.estimators.checks import (
     refuse_keywords,
     validated,
 )
+from thrifty.learners.estimators.incomplete import read_bought
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.learners.trees.full import TreesRegressor
 from thrifty.progress import Progress, progress_printer
@@ -243,7 +244,10 @@ class BudgetedCascade(ChainEstimator):
                     f"rows, or give the prices of one resource."
                 )
             self.informative_blanks_ = warn_if_blanks_tell(rows, prices) if bought is None else []
-            purchased = None if bought is None else read_bought(bought, propensity, rows, prices)
+            purchased = None
+            if bought is not None:
+                n_given = len(rows.X if rows.every_row is None else rows.every_row)
+                purchased = read_bought(bought, propensity, rows.table, n_given, prices)
             if purchased is not None:
                 codes = bin_columns(rows.X, None, self._categorical)
                 rows = completed(rows, codes, purchased, seed)

@@ -519,7 +519,13 @@ class TreeSearch:
             gain[rows, purchase] = gains[:, own].max(axis=1) / prices[self.pool[purchase]]
 
     def _delivered(self, purchase: int) -> Ints:
-        return np.flatnonzero(self.problem.price_list.group_of == purchase)
+        return self._columns_of[purchase]
+
+    @cached_property
+    def _columns_of(self) -> list[Ints]:
+        """Columns of each purchase."""
+        prices = self.problem.price_list
+        return [np.flatnonzero(prices.group_of == purchase) for purchase in range(len(prices.prices))]
 
     def columns(self, bought: frozenset[int]) -> Ints:
         """Columns of a set of purchases, what is free first."""

@@ -26,11 +26,11 @@ from thrifty.engine.evidence.budgets import (
     within_budget,
     within_budgets,
 )
-from thrifty.engine.evidence.certificate import Certificate, certify
+from thrifty.engine.evidence.certificate import Certificate, certify, certify_sampled
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence, Means
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.engine.evidence.hypothesis_tests import check_confidence, empirical_risk_within
+from thrifty.engine.evidence.hypothesis_tests import Sampled, check_confidence, empirical_risk_within
 from thrifty.engine.evidence.measures import score_interval
 from thrifty.engine.evidence.thresholds import convex_hull, path_to_full
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full
@@ -52,14 +52,16 @@ from thrifty.engine.prices.prices import Prices, check_price_list, resolve_price
 from thrifty.engine.table.columns import Levels, has_dates
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import classification_of
+from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.regression import RegressionTask, default_regressor, read_targets, regression_of
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin, refuse_prices_beside_cap
 from thrifty.engine.walk.chain import Chain, Explanation, explain_rows
 from thrifty.engine.walk.policy import Policy, distinct_thresholds, later_places, route_by
 from thrifty.engine.walk.stage import nodes_of
-from thrifty.errors import InvalidInputError, NothingSavedWarning, OtherVersionWarning
+from thrifty.errors import InvalidInputError, InvalidParameterError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
+from thrifty.learners.estimators.incomplete import chance_of_all, read_bought
 from thrifty.learners.trees.full import TreesClassifier, TreesRegressor
 from thrifty.progress import Progress, silent
 
@@ -313,6 +315,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         duplicates: str = "refuse",
         measure: str = "share",
         largest: float | None = None,
+        bought: Any = None,
+        propensity: Any = None,
+        sensitivity: float = 1.0,
     ) -> Self:
         """Return the same fit at a point that new rows prove to lose at most ``max_loss``, or to keep to ``budget``.
 
@@ -340,6 +345,13 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             ``largest``; see ``thrifty.certify``.
         largest : float, optional
             Loss at which losses are clipped before their mean is taken.
+        bought, propensity : array or data frame, or "known", optional
+            What the rows had bought, and with which probabilities, as in ``fit`` of the ``Budgeted*`` estimators. A row
+            that bought everything that the system and the full model read counts 1 / probability times; the others
+            are not compared with rows of the fit. Probabilities that are estimated make it approximate.
+        sensitivity : float, default=1.0
+            Factor by which the odds of having bought everything may differ from these probabilities. The
+            certificate has the largest one up to which it holds.
         """
         check_is_fitted(self)
         goal = check_goal(max_loss=max_loss, budget=budget)
@@ -348,7 +360,19 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
                 f"max_loss compares with the full model, which the cap of {cap!r} keeps rows from. Certify a budget."
             )
         confidence = check_confidence(confidence)
-        fitted_on, new = self._evidence(), evidence_of(self, self._reader(X), y)
+        fitted_on, sample = self._evidence(), None
+        if bought is None and (propensity is not None or sensitivity != 1.0):
+            raise InvalidParameterError(
+                "bought", "must be given with propensity or sensitivity: they are about it."
+            )
+        if bought is not None:
+            X, y, sample = self._sampled(X, y, bought, propensity)
+        new = evidence_of(self, self._reader(X), y)
+        if sample is not None and "budget" in goal:
+            raise InvalidParameterError(
+                "budget",
+                "cannot be proved on rows that did not buy everything. Certify max_loss, or give complete rows.",
+            )
         other = self._without_certificate()
         if "budget" in goal:
             policy, resources = self._learned.policy, self._resources
@@ -381,15 +405,37 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         chosen, alone = self._candidates(measure)
         if alone:
             new = replace(new.with_full_alone(), points=chosen.evidence[0].points)
-        certificate = certify(
-            chosen.on([new]),
-            max_loss=goal["max_loss"],
-            confidence=confidence,
-            duplicates=duplicates,
-            measure=measure,
-            largest=largest,
-        )
+        how = {"max_loss": goal["max_loss"], "confidence": confidence, "measure": measure, "largest": largest}
+        if sample is None:
+            certificate = certify(chosen.on([new]), duplicates=duplicates, **how)
+        else:
+            certificate = certify_sampled(chosen.on([new]), sample, sensitivity=sensitivity, **how)
         return other._with_certificate(certificate, goal["max_loss"], alone=alone)
+
+    def _sampled(self, X: Any, y: Any, bought: Any, propensity: Any) -> tuple[Table, Labels, Sampled | None]:
+        """Rows that bought everything, their labels, and what they are a sample of; all rows where all did."""
+        chain, table, labels = self._learned, Table.of(X), np.asarray(y)
+        prices = chain.price_list
+        if isinstance(chain.task, RankingTask):
+            raise InvalidParameterError(
+                "bought", "is for classes and numbers: documents of a query count together."
+            )
+        table = table.for_fit(validated(self, table, reset=False, completes=True))
+        cells = read_bought(bought, propensity, table, len(table), prices)
+        if cells is None:
+            return table, labels, None
+        read = np.flatnonzero(chain.bought_by_place.any(axis=0))
+        read = np.union1d(read, prices.read_by_full).astype(np.intp)
+        target = chain.task.encode("y", labels, len(table))
+        has_all, chance = chance_of_all(table.numbers, target, chain.task, cells, read, prices)
+        rows = np.flatnonzero(has_all)
+        if not len(rows):
+            raise InvalidInputError(
+                "no row bought everything that the system and the full model read, so nothing can be compared with "
+                "the full model. Let a share of the rows buy everything: at(budget=..., explore=...)."
+            )
+        sample = Sampled(len(table), labels[~has_all], chance[rows], approximate=cells.propensity is None)
+        return table.take(rows), labels[rows], sample
 
     def _candidates(self, measure: str = "share") -> tuple[Frontier, bool]:
         """Points to certify, by the rows of the fit, and whether the full model, where it is asked, answers alone."""

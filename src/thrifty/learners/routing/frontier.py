@@ -1,5 +1,6 @@
 """Frontier of a router beside its models alone, and the summaries of published benchmarks of routers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,8 +8,10 @@ import numpy as np
 
 from thrifty._moved import FormerName
 from thrifty.arrays import Floats
+from thrifty.engine.evidence.budgets import mix_within
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.plots import draw_frontier
+from thrifty.engine.prices.billing import Resources
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -21,11 +24,17 @@ class RouterFrontier(Frontier):
         Each model alone on the rows of the fit, in the order of ``models``.
     score_name : str
         What the score is.
+    resources : Resources, optional
+        Names of several resources; all single costs are sums at their exchange rates.
+    single_costs : ndarray of shape (n_models, n_resources), optional
+        Each model alone in each of them.
     """
 
     single_cost: Floats = field(default_factory=lambda: np.empty(0))
     single_quality: Floats = field(default_factory=lambda: np.empty(0))
     score_name: str = "quality"
+    resources: Resources | None = None
+    single_costs: Floats | None = None
 
     quality = FormerName("score")
 
@@ -36,7 +45,12 @@ class RouterFrontier(Frontier):
         return tuple(rules[int(place)] for place in self.thresholds[:, 0])
 
     def quality_at(self, budget: Any) -> Any:
-        """Mean quality at a budget, between two points by mixing them; NaN below the least cost."""
+        """Mean quality at a budget, between points by mixing them; NaN below the least cost."""
+        if self.resources is not None and isinstance(budget, Mapping):
+            assert self.costs is not None  # of several resources
+            wanted = self.resources.limits(self.resources.check_budget("budget", budget))
+            shares = mix_within(self.costs, self.score, wanted)
+            return np.nan if shares is None else float(shares @ self.score)
         quality = np.interp(budget, self.cost, self.score)
         return np.where(np.asarray(budget) < self.cost[0], np.nan, quality)
 

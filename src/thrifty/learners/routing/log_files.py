@@ -7,16 +7,21 @@ from thrifty.engine.table.files import read_table
 from thrifty.errors import InvalidInputError
 
 KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
-"""Columns of a log; all others are features."""
+"""Columns of a log; all others are features, but ``cost_dollars`` and so on are costs in several resources."""
 
 
 def read_models(path: Path) -> dict[str, Any]:
     """Prices by the names of models, from a file with a line for each."""
     frame = read_table(path, as_text=["model"])
-    kinds = [columns for columns in (("price",), ("input", "output")) if {*columns} <= {*frame.columns}]
+    named: tuple[tuple[str, ...], ...] = ("price",), ("input", "output")
+    kinds = [columns for columns in named if {*columns} <= {*frame.columns}]
+    others = [name for name in map(str, frame.columns) if name != "model"]
+    if "model" in frame.columns and not kinds and len(others) > 1 and _are_numbers(frame[others]):
+        kinds = [tuple(others)]
     if "model" not in frame.columns or not kinds:
         raise InvalidInputError(
-            f"{path} must have the columns model and price, or model, input and output; it has "
+            f"{path} must have the columns model and price, or model, input and output, or model and a column of "
+            f"numbers for each resource; it has "
             f"{', '.join(map(str, frame.columns))}."
         )
     names = [str(name) for name in frame["model"]]
@@ -24,10 +29,27 @@ def read_models(path: Path) -> dict[str, Any]:
     if twice is not None:
         raise InvalidInputError(f"{path} has two lines for the model {twice!r}. Keep one of them.")
     values = frame[list(kinds[0])].to_numpy()
+    if kinds[0] not in named:
+        return {
+            name: dict(zip(kinds[0], line.tolist(), strict=True))
+            for name, line in zip(names, values, strict=True)
+        }
     return {
         name: tuple(map(float, line)) if len(line) == 2 else float(line[0])
         for name, line in zip(names, values, strict=True)
     }
+
+
+def _are_numbers(frame: Any) -> bool:
+    return all(kind.kind in "iuf" for kind in frame.dtypes)
+
+
+def resources_of_log(frame: Any) -> dict[str, str]:
+    """Columns of costs in several resources by their names, such as ``cost_dollars``; empty where there is one."""
+    named = {
+        str(name)[5:]: str(name) for name in frame.columns if str(name).startswith("cost_") and str(name)[5:]
+    }
+    return named if len(named) > 1 and "cost" not in frame.columns else {}
 
 
 def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -55,17 +77,23 @@ def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> t
         )
     rows = frame[key].drop_duplicates()
     first = frame.drop_duplicates(key)
-    features = [name for name in frame.columns if name not in KNOWN]
+    by_resource = resources_of_log(frame)
+    features = [name for name in frame.columns if name not in {*KNOWN, *by_resource.values()}]
     X = first[features].reset_index(drop=True) if features else None
     X = first["text"].astype(str).tolist() if "text" in columns else X
     arrays: dict[str, Any] = {"models": names}
     columns_of = {"quality": "quality", "cost": "cost", "answers": "answer", "evidence": "evidence"}
-    for argument, column in {**columns_of, "propensity": "propensity"}.items():
-        if column not in columns:
-            continue
+
+    def pivoted(column: str, kind: type) -> Any:
         wide = frame.pivot(index=key, columns="model", values=column).loc[rows, names]
         try:
-            arrays[argument] = wide.to_numpy(dtype=object if argument == "answers" else float)
+            return wide.to_numpy(dtype=kind)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}") from error
+
+    for argument, column in {**columns_of, "propensity": "propensity"}.items():
+        if column in columns:
+            arrays[argument] = pivoted(column, object if argument == "answers" else float)
+    if by_resource:
+        arrays["cost"] = {resource: pivoted(column, float) for resource, column in by_resource.items()}
     return X, arrays

@@ -8,12 +8,14 @@ Inverse-propensity estimates need no regression, vary more, and check the doubly
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.engine.prices.billing import Resources
 from thrifty.engine.prices.prices import TOKEN_CHARACTERS, ModelPrice
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.errors import InvalidInputError, MissingSupportWarning
@@ -86,25 +88,32 @@ def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Flo
 
 
 def logged_parts(
-    given: Mapping[str, Any], models: Sequence[str], n_rows: int, groups: Sequence[str] = ()
+    given: Mapping[str, Any],
+    models: Sequence[str],
+    n_rows: int,
+    resources: Resources | None = None,
+    groups: Sequence[str] = (),
 ) -> dict[str, NDArray[Any]]:
-    """Those parts of a log that are given, by name: rows x models, and evidence perhaps x classes.
+    """Those parts of a log that are given, by name: rows x models, evidence perhaps x classes, costs x resources.
 
-    The cost may have further columns, for groups of columns.
+    Costs may have further columns, for groups of columns.
     """
+    named: dict[str, Sequence[str]] = {}
     if groups and given.get("cost") is not None:
         cost, paid = split_cost(given["cost"], models, groups, np.full(len(groups), np.nan), n_rows)
         given = {**given, "cost": np.column_stack([matrix("cost", cost, models, n_rows), paid])}
-        models_and_groups = {"cost": (*models, *groups)}
-    else:
-        models_and_groups = {}
-    return {
+        named = {"cost": (*models, *groups)}
+    parts = {
         name: check_evidence(part, models, n_rows)
         if name == "evidence"
-        else matrix(name, part, models_and_groups.get(name, models), n_rows)
+        else matrix(name, part, named.get(name, models), n_rows)
         for name, part in given.items()
-        if part is not None
+        if part is not None and not (name == "cost" and resources is not None)
     }
+    if resources is not None and given.get("cost") is not None:
+        check_cost(resources, given["cost"])
+        parts["cost"] = costs_in(resources.names, None, given["cost"], None, dict.fromkeys(models), n_rows)
+    return parts
 
 
 def qualities(given: Any, models: Sequence[str], n_rows: int) -> Floats:
@@ -152,6 +161,8 @@ def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], 
             )
         return billed
     found, asked = np.empty((n_rows, len(names))), tokens_in(X)
+    if any(isinstance(price, dict) for price in prices.values()):
+        raise InvalidInputError("the models are priced in several resources, and this log is billed in one.")
     for model, (name, price) in enumerate(prices.items()):
         if price is None:
             raise InvalidInputError(
@@ -173,9 +184,71 @@ def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], 
                 raise InvalidInputError(
                     f"the price function of {name!r} must return numbers > 0 for every row."
                 )
-        else:
+        elif isinstance(price, float):
             found[:, model] = price
     return found
+
+
+def check_resources(names: Sequence[str], after: Any) -> Resources | None:
+    """Several resources that answers cost, at equal rates, or None."""
+    if len(names) < 2:
+        if names:
+            raise InvalidInputError(
+                f"costs by resource must be in at least two; got {names[0]!r}. Give numbers."
+            )
+        return None
+    if after:
+        raise InvalidInputError(
+            f"after= takes prices in one resource; costs are in {', '.join(names)}. Leave it out."
+        )
+    return Resources(tuple(names), (), np.ones(len(names)))
+
+
+def at_usual_rates(resources: Resources, costs: Floats) -> Resources:
+    """The resources at exchange rates at which the dearest model costs as much in each of them."""
+    dearest = np.nanmax(np.nanmean(costs, axis=0), axis=0)
+    free = [name for name, most in zip(resources.names, dearest.tolist(), strict=True) if not most > 0.0]
+    if free:
+        raise InvalidInputError(f"no model costs any {free[0]} in this log. Leave {free[0]!r} out.")
+    return replace(resources, rates=1.0 / (len(dearest) * dearest))
+
+
+def check_cost(resources: Resources, cost: Any) -> None:
+    """Refuse what was billed in one resource where there are several."""
+    if cost is not None and not isinstance(cost, Mapping):
+        raise InvalidInputError(
+            f"cost must be a dict by resource, since the fit knows {', '.join(resources.names)}; got a "
+            f"{type(cost).__name__}. Write cost={{{resources.names[0]!r}: ...}}."
+        )
+
+
+def refuse_partial(resources: Resources | None) -> None:
+    """Refuse logs in which not all models were asked, where there are several resources."""
+    if resources is not None:
+        raise InvalidInputError(
+            f"costs in several resources ({', '.join(resources.names)}) take a log in which all models were asked "
+            f"about nearly every row, and no propensity. Leave the other rows out."
+        )
+
+
+def costs_in(
+    resources: Sequence[str], X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], n_rows: int
+) -> Floats:
+    """Costs as of ``costs_of``, in each of several resources, shape (n_rows, n_models, n_resources)."""
+    lacking = [name for name in resources if cost is not None and name not in cost]
+    if lacking:
+        raise InvalidInputError(
+            f"cost must have what was billed in each resource, {', '.join(resources)}; {lacking[0]!r} is missing."
+        )
+    if cost is None:
+        by_resource: list[Floats] = []
+        for resource in resources:
+            of_each = [
+                price.get(resource, 0.0) if isinstance(price, dict) else 0.0 for price in prices.values()
+            ]
+            by_resource.append(np.tile(of_each, (n_rows, 1)))
+        return np.stack(by_resource, axis=2)
+    return np.stack([costs_of(X, cost[name], answers, prices, n_rows) for name in resources], axis=2)
 
 
 def split_cost(

@@ -31,7 +31,8 @@ from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full, fit_copy
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.full.seconds import Seconds, measure_seconds, median_seconds
-from thrifty.engine.prices.billing import check_amount
+from thrifty.engine.prices.billing import amount_text, check_amount
+from thrifty.engine.prices.prices import check_price, resources_of_models
 from thrifty.engine.purchases.readers import Delivery, Ledger
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table, frame_of
@@ -55,7 +56,7 @@ from thrifty.errors import (
 )
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
-from thrifty.learners.routing.logs import shares_after
+from thrifty.learners.routing.logs import check_resources, shares_after
 from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
 from thrifty.learners.routing.state import RouterState
 from thrifty.learners.routing.thresholds import pool_classes
@@ -85,7 +86,7 @@ class Alternative:
     """
 
     name: str
-    cost: float
+    cost: Any
     score: float
     rule: Thresholds | None = field(default=None, repr=False)
 
@@ -117,6 +118,8 @@ class Run(NamedTuple):
     model: Ints
     """Model that answers, by its place in ``pool_``."""
     cost: Floats
+    costs: Floats | None = None
+    """Cost in each of several resources, shape (n_rows, n_resources); ``cost`` is then their sum at exchange rates."""
 
 
 @dataclass(eq=False, repr=False)
@@ -131,7 +134,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     estimators: Any = None
     _: KW_ONLY
     model_prices: Any = None
-    budget: float | None = None
+    budget: Any = None
     max_asks: int = 3
     cv: Any = 4
     batch_size: int = 1000
@@ -227,11 +230,18 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         reference : str, optional
             Name of a fitted estimator whose answers are taken instead of labels: scores are the agreement with it.
         """
-        budget = None if self.budget is None else check_amount("budget", self.budget)
         batch_size = check_count("batch_size", self.batch_size)
         with all_or_nothing(self):
             seed, models = check_seed(self.random_state), self._named_models()
             prices = self._given_prices([*models])
+            resources = check_resources(resources_of_models(None, prices), self.after) if prices else None
+            budget = self.budget
+            if budget is not None:
+                budget = (
+                    check_amount("budget", budget)
+                    if resources is None
+                    else resources.check_budget("budget", budget)
+                )
             if reference is not None:
                 y = self._answers_of(reference, models, X, y)
             cv = 4 if self._is_prefit else self.cv
@@ -258,7 +268,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             self.models_: dict[str, FullModel] = {name: one.model for name, one in cross_fitted.items()}
             self.seconds_ = {} if prices else self._measured(rows)
             measured = {name: seconds.of_row(batch_size) for name, seconds in self.seconds_.items()}
-            self.model_prices_ = prices or measured
+            self.model_prices_: dict[str, Any] = prices or measured
             outputs = np.stack([one.outputs for one in cross_fitted.values()], axis=1)
             if not len(rows.task.classes):
                 loss = self._loss(rows.y, outputs)
@@ -279,7 +289,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return cross_fit_full(model, rows, n_jobs=self.n_jobs, name=f"the estimator {name!r}")
 
     def _plan(
-        self, rows: TrainingRows, outputs: Floats, budget: float | None, batch_size: int, seed: int
+        self, rows: TrainingRows, outputs: Floats, budget: Any, batch_size: int, seed: int
     ) -> ModelRouter:
         """Learn which estimator to ask about which row, from their outputs out of fold.
 
@@ -340,8 +350,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             )
         return model.predict(X)
 
-    def _given_prices(self, names: Sequence[str]) -> dict[str, float]:
-        """Price of a row of each estimator as given, checked; empty where seconds are to be measured."""
+    def _given_prices(self, names: Sequence[str]) -> dict[str, Any]:
+        """Price of a row of each estimator, perhaps by resource, as given; empty where seconds are to be measured."""
         given = self.model_prices
         if given is None:
             return {}
@@ -352,6 +362,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 f"must be a dict with a price for each estimator, {', '.join(names)}; got {given!r}. Leave it "
                 f"out to measure seconds.",
             )
+        if any(isinstance(price, Mapping) for price in given.values()):
+            return {name: check_price(name, given[name]) for name in names}
         prices = {name: check_amount(f"model_prices[{name!r}]", given[name]) for name in names}
         free = [name for name, price in prices.items() if price == 0.0]
         if free:
@@ -436,7 +448,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         ]
         named = [(f"{name} alone", rule) for name, rule in zip(pool, rules, strict=True)]
         budget = self.expected_cost_ if router.budget is None else router.budget
-        pair = _one_threshold(state, budget)
+        pair = None if state.resources is not None else _one_threshold(state, budget)
         if pair is not None and pair.cuts[0, 0] >= 0.0:  # else no row goes on
             first, second = (pool[place] for place in pair.models[0])
             named.append((f"{first}, then {second} below a confidence of {pair.cuts[0, 0]:.3g}", pair))
@@ -447,7 +459,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 quality = _one_threshold_quality(state, budget, pair)
             others.append(Alternative(name, cost, self.score_of(quality), rule))
         for one in self.retrained_:
-            cost = one.price_ratio * others[pool.index(one.model)].cost
+            cost = _times(one.price_ratio, others[pool.index(one.model)].cost)
             others.append(Alternative(f"{one.model} {one.how}", cost, self.score_of(one.quality)))
         return tuple(others)
 
@@ -465,19 +477,21 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         """Warn where no plan for less is level with the best model up to a standard error, out of fold."""
         state, frontier, unit = self.router_.state_, self.router_.frontier_, self.router_.unit
         best = state.best_single
-        price, alone = float(state.single_cost[best]), float(state.single_quality[best])
-        name, reached = state.names[best], float(frontier.quality_at(_WORTH_IT * price))
+        price, alone = self.router_.single_cost(best), float(state.single_quality[best])
+        name, reached = state.names[best], float(frontier.quality_at(_times(_WORTH_IT, price)))
         if reached < alone - max(self._error_of(alone), self._error_of(np.nan_to_num(reached))) or np.isnan(
             reached
         ):
             others = (
-                "the cheapest estimator is the best one"
+                "no plan costs so much less in every resource"
+                if np.isnan(reached) and state.resources is not None
+                else "the cheapest estimator is the best one"
                 if np.isnan(reached)
                 else f"the plan reaches {self.score_of(reached):.4g} for {_WORTH_IT:.0%} of that price"
             )
             warnings.warn(
                 f"no plan is as good as {name} alone for less: out of fold {name} has {self.score_name} "
-                f"{self.score_of(alone):.4g} for {price:.3g}{unit} a row; {others}.",
+                f"{self.score_of(alone):.4g} for {amount_text(price, unit, 3)} a row; {others}.",
                 NothingSavedWarning,
                 stacklevel=3,
             )
@@ -501,15 +515,15 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- other settings of the same fit ------------------------------------------------------------
 
-    def at(self, *, budget: float | None = None, share: float | None = None, mix: bool = True) -> Self:
+    def at(self, *, budget: Any = None, share: float | None = None, mix: bool = True) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
         Parameters
         ----------
-        budget : float, optional
+        budget : float, or dict of resource to float, optional
             Mean price of a row.
         share : float, optional
-            The same as a share of the price of the most accurate model.
+            The same as a share of the price of the most accurate model, in each resource.
         mix : bool, default=True
             Whether the keys of rows may decide between two plans, so that the whole budget is spent; without, it is the
             dearest plan within the budget.
@@ -520,7 +534,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 "budget", f"or share must be given, and not both; got budget={budget!r}, share={share!r}."
             )
         if share is not None:
-            budget = check_amount("share", share) * router.model_costs[router.best_model]
+            budget = _times(check_amount("share", share), router.single_cost(router.state_.best_single))
         other = self._with_router(router.at(budget=budget, mix=mix))
         other.budget = budget
         other._mention_unspent()
@@ -555,7 +569,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return other
 
     def certified(
-        self, X: Any, y: Any = None, *, max_loss: float | None = None, budget: float | None = None, **how: Any
+        self, X: Any, y: Any = None, *, max_loss: float | None = None, budget: Any = None, **how: Any
     ) -> Self:
         """Return the cascade at a setting whose loss against the best model, or whose cost, new rows bound.
 
@@ -602,14 +616,19 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         columns = {"answer": self.task_.answers(run.outputs)}
         if len(self.task_.classes):
             columns["probability"] = self.outputs_of(run).max(axis=1)
-        return {**columns, "model": self._names(run.model), "cost": run.cost}
+        paid = self.router_.cost_columns(run.cost if run.costs is None else run.costs)
+        return {**columns, "model": self._names(run.model), **paid}
 
     def _names(self, models: Ints) -> Labels:
         return np.array(self.router_.pool_, dtype=object)[models]
 
-    def cost(self, X: Any, row_key: Any = None) -> Floats:
-        """Price of the estimators that are asked about each row; they are asked to tell it."""
-        return self.run(X, row_key).cost
+    def cost(self, X: Any, row_key: Any = None) -> Any:
+        """Price of the estimators that are asked about each row; they are asked to tell it.
+
+        Of several resources, a data frame with a column for each.
+        """
+        run = self.run(X, row_key)
+        return run.cost if run.costs is None else self.router_.named(run.costs)
 
     def route(self, X: Any, row_key: Any = None) -> Labels:
         """Name of the estimator that answers each row."""
@@ -636,10 +655,12 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         router = self._fitted
         unit, pool = router.unit, router.pool_
         best, *others = self.alternatives_[pool.index(router.best_model)], *self.alternatives_[len(pool) :]
-        plain = [f"{one.name} has {one.score:.3f} for {one.cost:.3g}{unit}" for one in (best, *others)]
+        plain = [
+            f"{one.name} has {one.score:.3f} for {amount_text(one.cost, unit, 3)}" for one in (best, *others)
+        ]
         return (
-            f"expected {self.score_name} {self.expected_score_:.3f} for {self.expected_cost_:.3g}{unit} a row; "
-            f"{'; '.join(plain)}"
+            f"expected {self.score_name} {self.expected_score_:.3f} for "
+            f"{amount_text(self.expected_cost_, unit, 3)} a row; {'; '.join(plain)}"
         )
 
     def start(self, x: Any, key: Any = None) -> ModelSession:
@@ -756,17 +777,19 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         everyone = np.arange(len(table))
         rows = table.numbers if self.reads_columns_ else everyone
         replay = self.router_.run(asked.ask, rows, table.keys(everyone))
-        model, cost = replay.model, replay.cost
+        model, cost, costs = replay.model, replay.cost, replay.costs
         if asked.failed.any():
             again = np.flatnonzero(asked.failed.any(axis=1))
             sessions = self._sessions(table, again)
             functions = {name: partial(asked.deliver, name) for name in pool}
             receipt = buy_answers(sessions, functions, pool, lambda rows: again[rows], Ledger("answer"))
             model[again], cost[again] = receipt.route, receipt.cost
+            if costs is not None:
+                costs[again] = receipt.costs
             asked.mention_failures(model, warns)
         if warns:
             asked.mention_slow()
-        return Run(asked.outputs[everyone, model], asked.outputs, asked.failed, model, cost)
+        return Run(asked.outputs[everyone, model], asked.outputs, asked.failed, model, cost, costs)
 
     # -- qualities and evidence ----------------------------------------------------------------------
 
@@ -807,9 +830,10 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     estimators : list of (str, estimator)
         At least two classifiers, or functions of rows that return probabilities. Fitted ones stay as they are inside
         ``FrozenEstimator`` or with ``cv="prefit"``.
-    model_prices : dict of str to float, default=None
-        Price of a row of each estimator, in any unit; None measures seconds.
-    budget : float, default=None
+    model_prices : dict of str to float, or to dict of resource to float, default=None
+        Price of a row of each estimator, in any unit, or in several resources such as dollars and seconds; None
+        measures seconds.
+    budget : float, or dict of resource to float, default=None
         Mean price of a row; None is the best score at any price.
     max_asks : int, default=3
         Estimators that may be asked about one row.
@@ -968,6 +992,15 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
 
 # -- parts -----------------------------------------------------------------------------------------
+
+
+def _times(factor: float, price: Any) -> Any:
+    """A price, of one resource or by resource, times a factor."""
+    return (
+        {name: factor * of_one for name, of_one in price.items()}
+        if isinstance(price, Mapping)
+        else factor * price
+    )
 
 
 class _AskedOutputs:

@@ -131,15 +131,16 @@ class QualityModel:
         Training rows, of length 1.
     neighbour_quality : ndarray of shape (n_rows, n_models)
         Their quality.
-    coefficients : ndarray of shape (n_columns + 1, 2 * n_models)
-        Ridge regressions of quality and of the logarithm of cost.
-    cost_factor : ndarray of shape (n_models,)
+    coefficients : ndarray of shape (n_columns + 1, n_models + n_costs)
+        Ridge regressions of quality and of the logarithm of cost; there is a cost of each model, or of each model in
+        each of several resources.
+    cost_factor : ndarray of shape (n_costs,)
         Mean cost divided by the mean of the exponentials (Duan's smearing estimate).
     trees : TreeEnsemble
         Extremely randomised trees, whose leaves are averaged.
     weights : ndarray of shape (3,)
         Weights of neighbours, ridge and trees, as deviations from the mean.
-    cost_range : ndarray of shape (2, n_models), optional
+    cost_range : ndarray of shape (2, n_costs), optional
         Least and largest cost seen, to which expected costs are clipped; files of version 0.3 have none.
     """
 
@@ -155,7 +156,7 @@ class QualityModel:
     cost_range: Floats | None = None
 
     def parts(self, Z: Floats) -> tuple[Floats, Floats]:
-        """Deviations from mean quality, shape (n_rows, n_models, 3), and expected costs, shape (n_rows, n_models)."""
+        """Deviations from mean quality, shape (n_rows, n_models, 3), and expected costs, shape (n_rows, n_costs)."""
         Z = self._filled(Z)
         standard = (Z - self.centre) * self.scale
         linear = standard @ self.coefficients[1:] + self.coefficients[0]
@@ -172,12 +173,12 @@ class QualityModel:
         return cost if self.cost_range is None else np.clip(cost, *self.cost_range)
 
     def expected_cost(self, Z: Floats) -> Floats:
-        """Expected cost alone, shape (n_rows, n_models)."""
+        """Expected cost alone, shape (n_rows, n_costs)."""
         linear = (self._filled(Z) - self.centre) * self.scale @ self.coefficients[1:] + self.coefficients[0]
         return self._cost(linear[:, len(self.mean) :])
 
     def predict(self, Z: Floats) -> tuple[Floats, Floats]:
-        """Expected quality and cost, each of shape (n_rows, n_models)."""
+        """Expected quality, shape (n_rows, n_models), and cost, shape (n_rows, n_costs)."""
         parts, cost = self.parts(Z)
         return self.mean + parts @ self.weights, cost
 
@@ -242,18 +243,18 @@ class QualityModel:
 
     def validate(self) -> "QualityModel":
         """Refuse parts that do not fit together."""
-        n_columns, n_models = len(self.centre), len(self.mean)
+        n_columns, n_models, n_costs = len(self.centre), len(self.mean), len(self.cost_factor)
         shapes = {
             "scale": (self.scale.shape, (n_columns,)),
             "neighbours": (self.neighbours.shape[1:], (n_columns,)),
             "neighbour_quality": (self.neighbour_quality.shape, (len(self.neighbours), n_models)),
-            "coefficients": (self.coefficients.shape, (n_columns + 1, 2 * n_models)),
-            "cost_factor": (self.cost_factor.shape, (n_models,)),
+            "coefficients": (self.coefficients.shape, (n_columns + 1, n_models + n_costs)),
+            "cost_factor": (self.cost_factor.shape, (n_costs,)),
             "trees": ((self.trees.n_features, self.trees.n_outputs), (n_columns, n_models)),
             "weights": (self.weights.shape, (3,)),
             "cost_range": (
-                (2, n_models) if self.cost_range is None else self.cost_range.shape,
-                (2, n_models),
+                (2, n_costs) if self.cost_range is None else self.cost_range.shape,
+                (2, n_costs),
             ),
         }
         for name, (found, wanted) in shapes.items():
@@ -285,7 +286,8 @@ def fit_quality_model(Z: Floats, quality: Floats, cost: Floats, seed: int) -> Qu
     )
     n_models = quality.shape[1]
     expected = np.exp(columns @ coefficients[:, n_models:])
-    cost_range = np.stack([billed.min(axis=0), billed.max(axis=0)])
+    # What costs nothing in a resource has no logarithm.
+    cost_range = np.stack([billed.min(axis=0), billed.max(axis=0)]) * (cost.mean(axis=0) > 0.0)
     forest = ExtraTreesRegressor(N_TREES, min_samples_leaf=8, max_features=0.3, random_state=seed).fit(
         Z, quality
     )

@@ -21,12 +21,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty._moved import FormerName
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.engine.evidence.budgets import CostBounds, CostCertificate, within_budget
+from thrifty.engine.evidence.budgets import (
+    CostBounds,
+    CostCertificate,
+    certified_within,
+    mixes_up_to,
+    within_budget,
+    within_budgets,
+)
 from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence
-from thrifty.engine.prices.prices import ModelPrice, Prices, check_models, check_price, resolve_prices
+from thrifty.engine.prices.billing import Resources, amount_text
+from thrifty.engine.prices.prices import (
+    ModelPrice,
+    Prices,
+    check_models,
+    check_price,
+    resolve_prices,
+    resources_of_models,
+)
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
@@ -94,10 +109,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     Parameters
     ----------
     models : dict from str to price, or list of str
-        The models. A price is a number per call, a pair of dollars per million tokens in and out, or a function of the
-        row. A list of names where ``fit`` is given what was billed.
-    budget : float, default=None
-        Mean cost per row; None is the best quality at any cost.
+        The models. A price is a number per call, a pair of dollars per million tokens in and out, a function of the
+        row, or a dict of several resources, such as ``{"dollars": 0.1, "seconds": 2}``. A list of names where ``fit``
+        is given what was billed.
+    budget : float, or dict of resource to float, default=None
+        Mean cost per row; of several resources, of some of them or all. None is the best quality at any cost.
     max_asks : int, default=3
         Models that may be asked about one row.
     confidence : float, default=None
@@ -119,7 +135,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     frontier_ : RouterFrontier
         Mean cost and quality of the operating points.
     expected_cost_, expected_score_ : float
-        Mean cost and quality at the budget, out of fold.
+        Mean cost and quality at the budget, out of fold; of several resources, the cost is a dict.
     share_by_lot_ : float
         Share of the rows of the fit for which the key decides between two mixed points.
     certificate_ : Certificate, CostCertificate or None
@@ -158,7 +174,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     _min_rows = logs.MIN_ROWS
 
     models: Any = None
-    budget: float | None = None
+    budget: Any = None
     max_asks: int = 3
     confidence: float | None = None
     random_state: Any = 0
@@ -192,7 +208,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             Texts, or numbers: a table or embeddings. None where nothing is known of a row before a model is asked.
         quality : array-like of shape (n_rows, n_models)
             In [0, 1], or right and wrong; NaN where a model was not asked. Columns of data frames are found by name.
-        cost : array-like of shape (n_rows, n_models), optional
+        cost : array-like of shape (n_rows, n_models), or dict of resource to such arrays, optional
             What was billed; unless given, by the prices of the models. Where columns cost, it may have a further column
             for each of their groups, in the order of ``prices`` (a data frame has their names).
         answers : array-like of shape (n_rows, n_models), optional
@@ -208,8 +224,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         prices = check_models(self.models)
         max_asks = check_count("max_asks", self.max_asks)
         seed = check_seed(self.random_state)
-        self._check_goal(self.budget, self.confidence)
         names = tuple(prices)
+        resources = logs.check_resources(resources_of_models(cost, prices), self.after)
+        self._check_goal(self.budget, self.confidence, resources)
         with all_or_nothing(self), limited_threads(openmp=1, blas=1):
             is_texts, rows = X is not None and logs.is_text(X), X
             if X is None:
@@ -222,11 +239,17 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                     f"a log must have at least {self._min_rows} rows to learn from; got {n_rows}. Log more rows."
                 )
             scores = logs.check_quality(quality, names, n_rows)
-            columns, discounts, paid = None, None, np.empty((n_rows, 0))
+            columns, discounts, bought = None, None, np.empty((n_rows, 0))
             if self.prices is not None:
-                columns, listed_price, discounts = self._priced_columns(X, names)
-                cost, paid = logs.split_cost(cost, names, columns.names, listed_price, n_rows)
-            costs = logs.costs_of(X, cost, answers, prices, n_rows)
+                columns, listed_price, discounts = self._priced_columns(X, names, resources)
+                cost, bought = logs.split_cost(cost, names, columns.names, listed_price, n_rows)
+            by_resource = None
+            if resources is None:
+                costs = logs.costs_of(X, cost, answers, prices, n_rows)
+            else:
+                by_resource = logs.costs_in(resources.names, X, cost, answers, prices, n_rows)
+                resources = logs.at_usual_rates(resources, by_resource)
+                costs = (by_resource * resources.rates).sum(axis=2)
             logs.check_billed(costs, names)
             codes = None if answers is None else logs.answer_codes(answers, names, n_rows, self.normalise)
             shown = None if evidence is None else logs.check_evidence(evidence, names, n_rows)
@@ -235,7 +258,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             kept, partial = logs.whole_rows(scores, costs, propensity)
             if not kept.all():
                 rows = [row for row, keep in zip(rows, kept, strict=True) if keep] if is_texts else rows[kept]
-                scores, costs, asked, paid = scores[kept], costs[kept], asked[kept], paid[kept]
+                scores, costs, asked, bought = scores[kept], costs[kept], asked[kept], bought[kept]
+                by_resource = None if by_resource is None else by_resource[kept]
                 codes = None if codes is None else codes[kept]
                 shown = None if shown is None else shown[kept]
             keys = key_words(rows) if is_texts or X is None else fingerprints(rows)
@@ -249,11 +273,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if X is not None:
                 Z = np.asarray(rows) if reader is None else reader.transform(rows)
             if partial:
+                logs.refuse_partial(resources)
                 scores, costs = logs.complete(Z, scores, costs, asked, folds, names)
                 codes = shown = None
             names_in = None if X is None else getattr(self, "feature_names_in_", None)
             groups = () if columns is None else columns.names
-            mean_cost = np.concatenate([costs.mean(axis=0), paid.mean(axis=0)])
+            mean_cost = np.concatenate([costs.mean(axis=0), bought.mean(axis=0)])
             after = logs.shares_after(self.after, (*names, *groups), mean_cost)
             size = MAX_POOL
             if columns is not None:
@@ -261,11 +286,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 size = MAX_CHOSEN if asks_one else MAX_PLANNED
             pool = choose_pool(names, scores, costs, codes, size)
             model: QualityModel | None = None
+            single_costs = None if by_resource is None else by_resource.mean(axis=0)
+            if by_resource is not None:
+                by_resource = by_resource[:, pool]
+            paid = costs[:, pool] if by_resource is None else by_resource.reshape(len(rows), -1)
             if X is None or columns is not None:
-                means = (values[:, pool].mean(axis=0) for values in (scores, costs))
+                means = (values.mean(axis=0) for values in (scores[:, pool], paid))
                 prior, expected = (np.tile(mean, (len(rows), 1)) for mean in means)
             else:
-                model, prior, expected = crossfit(Z, scores[:, pool], costs[:, pool], folds, seed)
+                model, prior, expected = crossfit(Z, scores[:, pool], paid, folds, seed)
             calibration = classes = None
             codes = None if codes is None else codes[:, pool]
             if shown is not None:
@@ -276,36 +305,44 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 after = after[np.ix_(of_pool, of_pool)]
             log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, after)
             if columns is not None:
-                log = learn_columns(with_columns(log, columns, paid, discounts), Z, folds, seed)
+                log = learn_columns(with_columns(log, columns, bought, discounts), Z, folds, seed)
                 model = log.columns.predictors[-1] if log.columns is not None else None
-            self.state_ = learn_policy(
-                RouterState(
-                    names=names,
-                    pool=(*(names[model] for model in pool), *groups),
-                    reader=reader,
-                    model=model,
-                    log=log,
-                    folds=folds,
-                    keys=keys,
-                    tokens=logs.tokens_in(rows) if is_texts else None,
-                    evidence_mean=np.zeros(len(pool)),
-                    single_cost=costs.mean(axis=0),
-                    single_quality=scores.mean(axis=0),
-                    n_features=0 if is_texts else int(Z.shape[1]),
-                    columns=None if is_texts or names_in is None else tuple(map(str, names_in)),
-                    calibration=calibration,
-                    **NO_POLICY,
-                ),
-                max_asks,
+            state = RouterState(
+                names=names,
+                pool=(*(names[model] for model in pool), *groups),
+                reader=reader,
+                model=model,
+                log=log,
+                folds=folds,
+                keys=keys,
+                tokens=logs.tokens_in(rows) if is_texts else None,
+                evidence_mean=np.zeros(len(pool)),
+                single_cost=costs.mean(axis=0),
+                single_quality=scores.mean(axis=0),
+                n_features=0 if is_texts else int(Z.shape[1]),
+                columns=None if is_texts or names_in is None else tuple(map(str, names_in)),
+                calibration=calibration,
+                resources=resources,
+                single_costs=single_costs,
+                **NO_POLICY,
             )
+            if by_resource is not None:
+                state = replace(state, log=state.in_resources(log, by_resource))
+            self.state_ = learn_policy(state, max_asks)
             self._go_to_budget()
         return self
 
-    def _priced_columns(self, X: Any, names: tuple[str, ...]) -> tuple[ColumnSets, Floats, Floats | None]:
+    def _priced_columns(
+        self, X: Any, names: tuple[str, ...], resources: Resources | None
+    ) -> tuple[ColumnSets, Floats, Floats | None]:
         """Groups of columns that cost, their listed prices, and shares of these after another group."""
         if X is None or logs.is_text(X):
             raise InvalidInputError(
                 "prices are of columns, and a router of texts, or without X, has none. Give X as a table."
+            )
+        if resources is not None:
+            raise InvalidInputError(
+                f"prices of columns take models that are priced in one resource; got {', '.join(resources.names)}."
             )
         columns = getattr(self, "feature_names_in_", None)
         priced = resolve_prices(None, self.prices, Prices())
@@ -315,8 +352,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInputError(f"{taken[0]!r} is a model and a purchase of columns. Rename one of them.")
         return found
 
-    def _check_goal(self, budget: Any, confidence: Any) -> None:
-        if budget is not None and not (
+    @property
+    def _resources(self) -> Resources | None:
+        """Resources that answers cost, where there are several."""
+        return self._fitted().resources
+
+    def named(self, costs: Any) -> Any:
+        """Costs of rows as users see them: of several resources a data frame, of one row a dict."""
+        resources = self._resources
+        return costs if resources is None else resources.named(costs)
+
+    def _check_goal(self, budget: Any, confidence: Any, resources: Resources | None) -> None:
+        if resources is not None and budget is not None:
+            resources.check_budget("budget", budget)
+        elif budget is not None and not (
             isinstance(budget, int | float | np.number) and not isinstance(budget, bool) and budget > 0
         ):
             raise InvalidParameterError(
@@ -327,8 +376,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def _go_to_budget(self, *, mix: bool = True) -> None:
         """Choose the points to mix."""
-        state, budget = self.state_, self.budget
-        if budget is None:
+        state, budget, resources = self.state_, self.budget, self._resources
+        if resources is not None:
+            self._set_policy(self._within_budgets(resources, mix=mix))
+        elif budget is None:
             self._set_policy(state.policy.at(len(state.policy) - 1))
         elif self.confidence is None:
             within = within_budget(state.policy, budget, None, mix=mix)
@@ -337,6 +388,33 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             n_rows = len(state.log)
             bounds = CostBounds(state.evidence, n_rows, max(int(_N_NEXT * n_rows), 1))
             self._set_policy(self._bounded(bounds, budget, self.confidence, mix=mix))
+
+    def _within_budgets(self, resources: Resources, *, mix: bool) -> Policy:
+        """The best mix of points within the budgets of several resources."""
+        state, policy = self.state_, self.state_.policy
+        if self.budget is None:
+            return policy.at(int(np.argmax(np.round(policy.score, 12))))
+        wanted = resources.check_budget("budget", self.budget)
+        within = within_budgets(policy, resources, wanted, mix=mix)
+        if self.confidence is None:
+            return within
+        n_next = max(int(_N_NEXT * len(state.log)), 1)
+        return self._kept(state.evidence, len(state.log), n_next, wanted, self.confidence)[0]
+
+    def _kept(
+        self, evidence: Evidence, n_rows: int, n_next: int, budget: dict[str, float], confidence: float
+    ) -> tuple[Policy, dict[str, float]]:
+        """The best mix that some rows show to keep to budgets of several resources, and the bounds of its costs."""
+        policy, resources = self.state_.policy, self._resources
+        assert resources is not None  # asked for only where there are several
+        each = range(len(resources.names))
+        bounds = [CostBounds(evidence.of_resource(number), n_rows, n_next) for number in each]
+        mixes = mixes_up_to(policy, resources.limits(budget))
+        proved = certified_within(mixes, bounds, resources, budget, confidence)
+        named: dict[str, float] = resources.named(
+            np.array([bound.bound(proved, confidence) for bound in bounds])
+        )
+        return proved, named
 
     def _bounded(self, bounds: CostBounds, budget: float, confidence: float, *, mix: bool = True) -> Policy:
         """The dearest mix whose bill is bounded by a budget."""
@@ -347,14 +425,16 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def _set_policy(self, policy: Policy) -> None:
         self.policy_ = policy
         self.pool_ = list(self.state_.pool)
-        self.expected_cost_ = policy.expected_cost + self.state_.mixing_cost(policy)
+        self.expected_cost_: Any = policy.expected_cost + self.state_.mixing_cost(policy)
+        if self._resources is not None:
+            self.expected_cost_ = self.named(policy.expected_costs)
         self.expected_score_ = policy.expected_score
         self.certificate_: Certificate | CostCertificate | None = None
 
     def restored(
         self,
         state: RouterState,
-        choice: tuple[int, int, float],
+        in_force: tuple[Ints, Floats],
         certificate: Certificate | CostCertificate | None,
     ) -> Self:
         """Become the router that a file was written from, and return it."""
@@ -363,7 +443,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             self.n_features_in_ = state.n_features
         if state.columns is not None:
             self.feature_names_in_ = np.array(state.columns, dtype=object)
-        self._set_policy(state.policy.at(*choice))
+        self._set_policy(state.policy.mixed(*in_force))
         self.certificate_ = certificate
         return self
 
@@ -374,13 +454,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """Share of the rows of the fit that two mixed points treat differently, so that their keys decide."""
         return self._fitted().evidence.share_by_lot(self.policy_)
 
-    def at(self, *, budget: float | None = None, confidence: float | None = None, mix: bool = True) -> Self:
+    def at(self, *, budget: Any = None, confidence: float | None = None, mix: bool = True) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
         Without ``mix`` it is at the dearest point within the budget, and no row's key decides what is asked.
         """
-        self._fitted()
-        self._check_goal(budget, confidence)
+        self._check_goal(budget, confidence, self._resources)
         other = copy.copy(self)
         other.budget, other.confidence = budget, confidence
         other._go_to_budget(mix=mix)
@@ -392,6 +471,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         A price per token may change in its two parts differently where rows are texts, whose tokens are known.
         """
         state = self._fitted()
+        self._refuse_resources("with_prices")
         self._refuse_columns("with_prices")
         log, old, new = state.log, check_models(self.models), dict(prices)
         costs, single, factor = log.cost.copy(), state.single_cost.copy(), np.ones(len(state.pool))
@@ -455,6 +535,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             What was billed for them.
         """
         state, prices = self._fitted(), check_models(self.models)
+        self._refuse_resources("with_model")
         self._refuse_columns("with_model")
         new = check_models({**prices, name: price}) if name not in prices else {}
         if not new:
@@ -519,6 +600,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 f"{method} is for routers whose columns are free; this one has prices of columns. Fit it again."
             )
 
+    def _refuse_resources(self, what: str) -> None:
+        if (resources := self._resources) is not None:
+            raise InvalidInputError(
+                f"{what} takes costs in one resource; these are in {', '.join(resources.names)}. Fit again on a log "
+                f"with the new costs."
+            )
+
     def _relearned(self, state: RouterState, models: dict[str, ModelPrice]) -> Self:
         """The router with a policy that is learned again from a changed state."""
         other = copy.copy(self)
@@ -556,9 +644,16 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     @property
     def model_costs(self) -> dict[str, float]:
-        """Mean cost of each model alone, by name, on the rows of the fit."""
+        """Mean cost of each model alone, by name, on the rows of the fit; of several resources, their sum at rates."""
         state = self._fitted()
         return dict(zip(state.names, state.single_cost.tolist(), strict=True))
+
+    def single_cost(self, model: int) -> Any:
+        """Mean cost of a model alone; of several resources a dict."""
+        state = self._fitted()
+        return self.named(
+            state.single_cost[model] if state.single_costs is None else state.single_costs[model]
+        )
 
     @property
     def best_model(self) -> str:
@@ -627,16 +722,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, (Z, keys), policy = self._fitted(), self._read(X, keys), self.policy_
         known = state.log
         if known.columns is not None:
-            n_models = known.n_models
             prior, cost = known.columns.predict(0, Z)
-            expected = np.column_stack([cost, np.repeat(state.means[1][None, n_models:], len(keys), axis=0)])
+            expected = np.column_stack([cost, np.repeat(state.column_prices[None], len(keys), axis=0)])
         elif state.model is None:
             prior, expected = (np.repeat(mean[None], len(keys), axis=0) for mean in state.means)
         elif is_in_force and not any(
-            state.families[state.point_family[point]].reads_row for point in (policy.lower, policy.upper)
+            state.families[state.point_family[point]].reads_row for _, point in policy.in_force
         ):
             expected = state.model.expected_cost(Z)
-            prior = np.broadcast_to(state.model.mean, expected.shape)
+            prior = np.broadcast_to(state.model.mean, (len(expected), len(state.pool)))
         else:
             prior, expected = state.model.predict(Z)
         unknown = np.full(prior.shape, np.nan)
@@ -647,16 +741,16 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             prior,
             expected,
             unknown,
-            np.full(expected.shape, np.nan),
+            unknown.copy() if known.columns is None else np.full(expected.shape, np.nan),
             answers,
             evidence,
             classes,
             known.after,
             known.pooling,
-            known.columns,
-            None if known.columns is None else Z,
+            columns=known.columns,
+            cells=None if known.columns is None else Z,
         )
-        return NewLog(log, keys)
+        return NewLog(log if state.resources is None else state.in_resources(log), keys)
 
     def read_log(
         self,
@@ -678,17 +772,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             X = None if logged is None else logs.row_keys(len(logged), quality)
         new, n_rows = self.unasked(X, is_in_force=is_in_force), len(X)
         log, names, pool = new.log, state.names, state.pool_places
-        cost, paid = logs.split_cost(
-            cost, names, state.pool[log.n_models :], state.means[1][log.n_models :], n_rows
-        )
+        cost, paid = logs.split_cost(cost, names, state.pool[log.n_models :], state.column_prices, n_rows)
         scores = log.quality if quality is None else logs.qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
         is_billed = cost is not None or all(price is not None for price in prices.values())
-        costs = (
-            logs.costs_of(X, cost, answers, prices, n_rows)[:, pool]
-            if is_billed or quality is not None
-            else log.cost[:, : log.n_models]
-        )
+        costs, by_resource, resources = log.cost[:, : log.n_models], log.costs, state.resources
+        if log.costs is not None and log.expected_costs is not None and resources is not None:
+            by_resource = log.expected_costs
+            if is_billed or quality is not None:
+                logs.check_cost(resources, cost)
+                billed = logs.costs_in(resources.names, X, cost, answers, prices, n_rows)[:, pool]
+                by_resource = np.where(np.isnan(billed), by_resource, billed)
+            costs = (by_resource * resources.rates).sum(axis=2)
+        elif is_billed or quality is not None:
+            costs = logs.costs_of(X, cost, answers, prices, n_rows)[:, pool]
         costs = np.column_stack([costs, paid])
         codes, shown, classes = log.answers, log.evidence, log.classes
         if codes is not None and (classes is None or answers is not None):
@@ -713,7 +810,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 shown, classes, codes = state.calibration.of_log(shown, own)
         costs = np.where(np.isnan(costs), log.expected, costs)
         return new._replace(
-            log=replace(log, quality=scores, cost=costs, answers=codes, evidence=shown, classes=classes)
+            log=replace(
+                log,
+                quality=scores,
+                cost=costs,
+                answers=codes,
+                evidence=shown,
+                classes=classes,
+                costs=by_resource,
+            )
         )
 
     def walk(self, new: NewLog, point: int | None = None, ask: Asker | None = None) -> Replay:
@@ -752,7 +857,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             row; qualities are NaN.
         """
         state, new = self._fitted(), self.unasked(X, keys, is_in_force=True)
-        calibration, log = state.calibration, replace(new.log, cost=new.log.expected)
+        calibration = state.calibration
+        log = replace(new.log, cost=new.log.expected, costs=new.log.expected_costs)
         if calibration is None or (calibration.n_classes == 0 and log.answers is not None):
             raise InvalidInputError(
                 "run needs a router that was fitted with evidence, and without answers unless evidence has classes. "
@@ -772,16 +878,18 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
     def _parts(self, keys: Words) -> list[tuple[Bools, int]]:
         """Masks of the rows that follow each of the points in force, if any do, and the points."""
-        policy, upper = self.policy_, self.policy_.follows_upper(keys)
-        return [
-            (mask, point) for mask, point in ((~upper, policy.lower), (upper, policy.upper)) if mask.any()
+        follows = self.policy_.follows(keys)
+        masks = [
+            (follows == point, point) for point in dict.fromkeys(point for _, point in self.policy_.in_force)
         ]
+        return [(mask, point) for mask, point in masks if mask.any()]
 
     def _first(self, new: NewLog) -> tuple[Ints, Floats]:
         """First model that each row asks, and what the row is expected to pay for it and all that follow."""
-        state = self._fitted()
-        first = np.empty(len(new.log), np.intp)
-        cost = np.full(len(new.log), state.mixing_cost(self.policy_))
+        state, n_rows = self._fitted(), len(new.log)
+        expected = new.log.expected if new.log.expected_costs is None else new.log.expected_costs
+        first = np.empty(n_rows, np.intp)
+        cost = np.full((n_rows, *expected.shape[2:]), state.mixing_cost(self.policy_))
         for mask, point in self._parts(new.keys):
             ask, paid = state.until_asked(point, new.log.rows(mask))
             first[mask] = ask
@@ -798,17 +906,21 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             first[mask] = state.first_asked(point, new.log.rows(mask))
         return np.array(state.pool, dtype=object)[first]
 
-    def first_asked(self, X: Any) -> tuple[Labels, Floats]:
+    def first_asked(self, X: Any) -> tuple[Labels, Any]:
         """First model to ask about each row, and what the row is expected to pay, as ``predict`` and ``cost`` say."""
         first, cost = self._routed(X)
-        return np.array(self._fitted().pool, dtype=object)[first], cost
+        return np.array(self._fitted().pool, dtype=object)[first], self.named(cost)
+
+    def cost_columns(self, cost: Any) -> dict[str, Floats]:
+        """Columns of a table of answers with what ``cost`` returns: one, or of several resources one more for each."""
+        return {"cost": cost} if self._resources is None else self._resources.columns(cost)
 
     def _routed(self, X: Any, *log: Any) -> tuple[Ints, Floats]:
         """Model that answers each row of a log, and its cost; without one, the first model, and what is expected."""
         if all(part is None for part in log):
             return self._first(self.unasked(X, is_in_force=True))
         replay = self.walk(self.read_log(X, None, *log, is_in_force=True))
-        return replay.model, replay.cost
+        return replay.model, replay.cost if replay.costs is None else replay.costs
 
     def route(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Ints:
         """Model that answers each row, by its place in ``pool_``.
@@ -817,13 +929,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """
         return self._routed(X, cost, answers, evidence)[0]
 
-    def cost(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Floats:
+    def cost(self, X: Any, cost: Any = None, answers: Any = None, evidence: Any = None) -> Any:
         """Cost of each row: what it would pay on a log, or without one, what it is expected to pay.
+
+        Of several resources, a data frame with a column for each.
 
         Expected are the cost of the first model, and the mean of what rows of the fit paid beyond it that asked the
         same one first. Arguments as in ``fit``.
         """
-        return self._routed(X, cost, answers, evidence)[1]
+        return self.named(self._routed(X, cost, answers, evidence)[1])
 
     def expected_cost(self, X: Any) -> Floats:
         """Expected cost of asking each model of ``pool_`` about each row, shape (n_rows, n_pool)."""
@@ -845,7 +959,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 tuple(prices[name] for name in state.models),
                 tuple(
                     (share, state.families[state.point_family[point]], int(state.point_place[point]))
-                    for share, point in ((1.0 - policy.share, policy.lower), (policy.share, policy.upper))
+                    for share, point in policy.in_force
                 ),
                 self.model_costs,
                 state.evidence_mean,
@@ -855,6 +969,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 state.unreached_at(policy),
                 self.quality_name,
                 self.unit,
+                state.resources,
                 state.columns,
             )
             self._priced = policy, self.models, priced
@@ -863,9 +978,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def sessions(self, X: Any, new: NewLog) -> list[ModelSession]:
         """A session of each row, which functions that tell prices read as they were given."""
         rows: Any = X if self.reads_texts else np.asarray(X)
-        models, follows_upper = self._priced_models(), self.policy_.follows_upper(new.keys)
+        models, follows = self._priced_models(), self._follows(new.keys)
         return [
-            ModelSession(models, x, new.log.rows(np.array([row])), follows_upper=bool(follows_upper[row]))
+            ModelSession(models, x, new.log.rows(np.array([row])), follows=follows[row])
             for row, x in enumerate(rows)
         ]
 
@@ -881,8 +996,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             cells[0] = np.asarray(x, dtype=np.float64)
         key = np.array([random.getrandbits(63)], dtype=np.uint64) if np.isnan(cells).any() else None
         new = self.unasked(cells, key)
-        follows_upper = bool(self.policy_.follows_upper(new.keys)[0])
-        return ModelSession(self._priced_models(), x, new.log, follows_upper=follows_upper)
+        return ModelSession(self._priced_models(), x, new.log, follows=self._follows(new.keys)[0])
+
+    def _follows(self, keys: Words) -> list[int]:
+        """Which of the points in force each row follows, by its number among them."""
+        points = [point for _, point in self.policy_.in_force]
+        return [points.index(point) for point in self.policy_.follows(keys).tolist()]
 
     def start(self, x: Any = None) -> ModelSession:
         """Start a session of one row: a text, or the numbers of a row; without columns its key, which may be drawn.
@@ -896,9 +1015,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             new = self.unasked([random.getrandbits(63) if x is None else x])
         else:
             new = self.unasked([x] if isinstance(x, str) else np.asarray(x)[None])
-        return ModelSession(
-            self._priced_models(), x, new.log, follows_upper=bool(self.policy_.follows_upper(new.keys)[0])
-        )
+        return ModelSession(self._priced_models(), x, new.log, follows=self._follows(new.keys)[0])
 
     def buy(
         self,
@@ -1003,6 +1120,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             single_cost=state.single_cost,
             single_quality=state.single_quality,
             score_name=self.quality_name,
+            resources=state.resources,
+            single_costs=state.single_costs,
         )
 
     def certified(
@@ -1014,7 +1133,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         evidence: Any = None,
         *,
         max_loss: float | None = None,
-        budget: float | None = None,
+        budget: Any = None,
         against: str | None = None,
         n_next: int | None = None,
         confidence: float = 0.95,
@@ -1029,8 +1148,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         max_loss : float, optional
             Mean quality that may be lost against a single model. Points are tested from the dearest down, and the
             cheapest one before the first that fails is taken (fixed-sequence testing).
-        budget : float, optional
-            Mean cost of the next ``n_next`` rows; the dearest mix whose bill is bounded by it is taken.
+        budget : float, or dict of resource to float, optional
+            Mean cost of the next ``n_next`` rows; the dearest mix whose bill is bounded by it is taken. Budgets of
+            several resources are all kept with the confidence asked for, without a correction for their number.
         against : str, optional
             The model compared with; the best single one of the fit unless given.
         n_next : int, optional
@@ -1093,10 +1213,22 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             np.column_stack([getattr(one, name) for one in walks]) for name in ("cost", "quality")
         )
         labels = new.log.quality if reference is None else np.column_stack([new.log.quality, reference])
-        return state.evidence_on(new.keys, labels, cost, np.nan_to_num(quality), reference)
+        costs = None if state.resources is None else np.stack([one.costs for one in walks], axis=1)
+        return state.evidence_on(new.keys, labels, cost, np.nan_to_num(quality), reference, costs)
 
-    def _with_bill(self, new: NewLog, budget: float, n_next: int, confidence: float, duplicates: str) -> Self:
+    def _with_bill(self, new: NewLog, budget: Any, n_next: int, confidence: float, duplicates: str) -> Self:
         state = self._fitted()
+        if state.resources is not None:
+            wanted = state.resources.check_budget("budget", budget)
+            within_budgets(state.policy, state.resources, wanted)  # refuses budgets that nothing keeps to
+            held_out = CostBounds.on_held_out(self._evidence_on(new), state.evidence, duplicates, n_next)
+            proved, kept_to = self._kept(held_out.evidence, held_out.n_rows, n_next, wanted, confidence)
+            other = copy.copy(self)
+            other._set_policy(proved)
+            other.certificate_ = CostCertificate(
+                wanted, kept_to, float(confidence), held_out.n_rows, int(n_next)
+            )
+            return other
         bounds = CostBounds.on_held_out(self._evidence_on(new), state.evidence, duplicates, n_next)
         other = copy.copy(self)
         other._set_policy(self._bounded(bounds, budget, confidence))
@@ -1106,10 +1238,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         )
         return other
 
-    def bill(self, n_rows: int, confidence: float = 0.95) -> float:
-        """Upper prediction bound of the total cost of the next ``n_rows`` rows, from the rows of the fit."""
+    def bill(self, n_rows: int, confidence: float = 0.95) -> Any:
+        """Upper prediction bound of the total cost of the next ``n_rows`` rows, from the rows of the fit.
+
+        Of several resources a dict, in which each bound has the confidence by itself.
+        """
         check_confidence(confidence)
         n_rows = check_count("n_rows", n_rows)
+        if (resources := self._resources) is not None:
+            evidence, n_known = self.state_.evidence, len(self.state_.log)
+            each = [
+                CostBounds(evidence.of_resource(number), n_known, n_rows).bound(self.policy_, confidence)
+                for number in range(len(resources.names))
+            ]
+            return resources.named(n_rows * np.array(each))
         bounds = CostBounds(self._fitted().evidence, len(self.state_.log), n_rows)
         bound = bounds.bound(self.policy_, confidence)
         return n_rows * (bound + self.state_.mixing_cost(self.policy_))
@@ -1135,29 +1277,42 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
             new, n_models = self.unasked(X), len(state.models)
-            listed = state.means[1][n_models:]
-            given["cost"], paid = logs.split_cost(cost, state.names, state.pool[n_models:], listed, len(X))
-            log = logs.logged_parts(given, state.names, len(X))
+            groups, listed = state.pool[n_models:], state.column_prices
+            log = logs.logged_parts(given, state.names, len(X), state.resources, groups)
+            paid = logs.split_cost(cost, state.names, groups, listed, len(X))[1]
             sessions = list(enumerate(self.sessions(X, new)))
             if log:
                 parts = [{name: part[row] for name, part in log.items()} for row, _ in sessions]
                 return [self._explained(one, parts[row], new.log, row, paid[row]) for row, one in sessions]
-            expected = self._first(new)[1].tolist()
             for row, session in sessions:
                 self._buy_columns(session, new.log, row, paid[row])
-            return [replace(session.explanation(), cost=expected[row]) for row, session in sessions]
-        best = state.best_single
-        rules, share = [state.rules[point] for point in (policy.lower, policy.upper)], policy.share
+            expected, resources = self._first(new)[1], state.resources
+            if resources is not None:
+                summed = resources.columns(expected)["cost"].tolist()
+                return [
+                    replace(session.explanation(), cost=summed[row], costs=resources.named(expected[row]))
+                    for row, session in sessions
+                ]
+            return [replace(session.explanation(), cost=float(expected[row])) for row, session in sessions]
+        best, in_force = state.best_single, policy.in_force
+        rules, share = [state.rules[point] for _, point in in_force], policy.share
         words = rules[0]
-        if share > 0.0 and rules[0] == rules[1]:
+        if len(in_force) > 2:
+            by_rule = dict.fromkeys(rules, 0.0)
+            for rule, (of_point, _) in zip(rules, in_force, strict=True):
+                by_rule[rule] += of_point
+            words = ", ".join(f"{rule} for {of_rule:.0%} of rows" for rule, of_rule in by_rule.items())
+            words = f"a mix of {len(in_force)} points: {words}"
+        elif share > 0.0 and rules[0] == rules[1]:
             words = f"{words}; {1 - share:.0%} of rows follow the cheaper of two operating points"
         elif share > 0.0:
             words = f"{words} for {1 - share:.0%} of rows, else {rules[1]}"
         if 0.0 < share < 1.0:
             words = f"{words}, by their keys, which decide about {self.share_by_lot_:.0%} of rows"
         return (
-            f"expected quality {self.expected_score_:.3f} for {self.expected_cost_:.3g} a row ({words}); "
-            f"{state.names[best]} alone has {state.single_quality[best]:.3f} for {state.single_cost[best]:.3g}"
+            f"expected quality {self.expected_score_:.3f} for {amount_text(self.expected_cost_, digits=3)} a row "
+            f"({words}); {state.names[best]} alone has {state.single_quality[best]:.3f} for "
+            f"{amount_text(self.single_cost(best), digits=3)}"
         )
 
     def _buy_columns(self, session: ModelSession, rows: Log, row: int, paid: Floats) -> None:
@@ -1179,7 +1334,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             answer, cost, evidence = (
                 log[name][place] if name in log else None for name in ("answers", "cost", "evidence")
             )
-            session.give(answer, None if cost is None or np.isnan(cost) else float(cost), evidence)
+            if self._resources is not None and cost is not None:
+                session.give(answer, None if np.isnan(cost).any() else self.named(cost), evidence)
+            else:
+                session.give(answer, None if cost is None or np.isnan(cost) else float(cost), evidence)
             self._buy_columns(session, rows, row, paid)
         if "quality" in log and session.model is not None:
             quality = float(log["quality"][names.index(session.model)])

@@ -3,15 +3,27 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Words
 from thrifty.engine.evidence.evidence import Evidence
-from thrifty.engine.evidence.thresholds import convex_hull
+from thrifty.engine.evidence.thresholds import convex_hull, on_hull, simplex
+from thrifty.engine.prices.billing import Resources
 from thrifty.engine.walk.calibration import Calibration
-from thrifty.engine.walk.next_model import Cascades, Log, Rules, Thresholds, shares_asked, walk, walk_mixed
+from thrifty.engine.walk.next_model import (
+    AtRates,
+    Cascades,
+    Log,
+    Programme,
+    Routes,
+    Rules,
+    Thresholds,
+    shares_asked,
+    walk,
+    walk_mixed,
+)
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.learn import (
@@ -32,6 +44,8 @@ MAX_CHOSEN, MAX_PLANNED = 64, 5
 """The same where columns cost and rows ask one model, and where they may ask several."""
 _N_WALKED = 2000
 """Rows on which the share that asks each model is measured."""
+_N_RATES, _LEAST_WEIGHT = 5, 0.02
+"""Exchange rates between two resources at which rules are learned, and the least weight of a resource at any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +88,12 @@ class RouterState:
         Rows of such a batch.
     point_share : ndarray of shape (n_points, n_pool) or None
         Share of rows that ask each model at each point, where there are ``calls``.
+    resources : Resources or None
+        Names of several resources, and the exchange rates at which all single costs are their sums.
+    point_costs : ndarray of shape (n_rows, n_points, n_resources) or None
+        Cost of each row under each rule in each of them.
+    single_costs : ndarray of shape (n_models, n_resources) or None
+        Mean cost of each model alone in each of them.
     """
 
     names: tuple[str, ...]
@@ -100,6 +120,16 @@ class RouterState:
     calls: Floats | None = None
     batch_size: int = 1
     point_share: Floats | None = None
+    resources: Resources | None = None
+    point_costs: Floats | None = None
+    single_costs: Floats | None = None
+
+    def in_resources(self, log: Log, costs: Floats | None = None) -> Log:
+        """A log whose ``expected`` are those of each model in each of several resources, with its costs in them."""
+        assert self.resources is not None  # there are several
+        expected = log.expected.reshape(len(log), -1, len(self.resources.names))
+        costs = np.full(expected.shape, np.nan) if costs is None else costs
+        return replace(log, expected_costs=expected, costs=costs).at_rates(self.resources.rates)
 
     def unreached(self, share: Floats) -> Floats:
         """What each row pays for calls beyond those in the prices of the models that it asks, given shares that ask.
@@ -126,9 +156,11 @@ class RouterState:
         lower, upper = self.unreached(self.point_share[[policy.lower, policy.upper]])
         return self.unreached_at(policy) - float((1.0 - policy.share) * lower + policy.share * upper)
 
-    def means_under(self, rule: Rules, log: Log) -> tuple[float, float]:
-        """Mean cost and quality of the rows of a log under a rule that is none of the points."""
+    def means_under(self, rule: Rules, log: Log) -> tuple[Any, float]:
+        """Mean cost (of several resources a dict) and quality of a log under a rule that is none of the points."""
         replay = walk(rule, 0, log)
+        if self.resources is not None:
+            return self.resources.named(replay.costs.mean(axis=0)), float(replay.quality.mean())
         calls = self.unreached(shares_asked(replay.asked, log.n_purchases))
         return float(replay.cost.mean() + calls), float(replay.quality.mean())
 
@@ -144,6 +176,11 @@ class RouterState:
     def models(self) -> tuple[str, ...]:
         """Models of the pool."""
         return self.pool[: self.log.n_models]
+
+    @cached_property
+    def column_prices(self) -> Floats:
+        """Mean price of each group of columns that cost."""
+        return self.log.cost[:, self.log.n_models :].mean(axis=0)
 
     @property
     def pool_places(self) -> list[int]:
@@ -163,27 +200,31 @@ class RouterState:
         )
         if log.columns is None:
             ask: Ints = rules.decide(place, (), log).ask
-            return ask, log.expected[rows, ask]
+            expected = log.expected if log.expected_costs is None else log.expected_costs
+            return ask, expected[rows, ask]
         first = walk_mixed([(rows, rules, place)], replace(log, cost=log.expected), until_model=True)
         return first.model, first.cost + log.expected[rows, first.model]
 
     def mean_further_cost(self, point: int) -> Floats:
-        """Mean of what rows of the fit pay beyond the first model under a point, by that model."""
+        """Mean of what rows of the fit pay beyond the first model under a point, by that model (and resource)."""
         first, paid = self.until_asked(point, self.log)
-        if self.log.columns is None:
+        n_rows, n_models = np.bincount(first, minlength=len(self.pool)), len(self.pool)
+        if self.log.columns is not None:
+            rules, place = self.families[self.point_family[point]], int(self.point_place[point])
+            further = walk(rules, place, replace(self.log, cost=self.log.expected)).cost - paid
+            return np.bincount(first, further, n_models) / np.maximum(n_rows, 1)
+        if self.point_costs is None or self.log.costs is None:
             further = self.point_cost[:, point] - self.log.cost[np.arange(len(first)), first]
-        else:
-            log = replace(self.log, cost=self.log.expected)
-            further = (
-                walk(self.families[self.point_family[point]], int(self.point_place[point]), log).cost - paid
-            )
-        n_rows = np.bincount(first, minlength=len(self.pool))
-        return np.bincount(first, further, len(self.pool)) / np.maximum(n_rows, 1)
+            return np.bincount(first, further, n_models) / np.maximum(n_rows, 1)
+        beyond = self.point_costs[:, point] - self.log.costs[np.arange(len(first)), first]
+        sums = np.stack([np.bincount(first, of_one, n_models) for of_one in beyond.T], axis=1)
+        return sums / np.maximum(n_rows, 1)[:, None]
 
     @cached_property
     def means(self) -> tuple[Floats, Floats]:
         """Mean quality and cost of each model of the pool: what is expected where nothing is known of a row."""
-        return self.log.quality.mean(axis=0), self.log.cost.mean(axis=0)
+        cost = self.log.cost if self.log.costs is None else self.log.costs.reshape(len(self.log), -1)
+        return self.log.quality.mean(axis=0), cost.mean(axis=0)
 
     @property
     def best_single(self) -> int:
@@ -198,10 +239,19 @@ class RouterState:
     @cached_property
     def evidence(self) -> Evidence:
         """Rows of the fit under the rule of each point: expected quality, out of fold, and cost."""
-        return self.evidence_on(self.keys, self.log.quality, self.point_cost, self.point_quality)
+        labels = self.log.quality
+        return self.evidence_on(
+            self.keys, labels, self.point_cost, self.point_quality, costs=self.point_costs
+        )
 
     def evidence_on(
-        self, keys: Words, labels: Floats, cost: Floats, quality: Floats, full_quality: Floats | None = None
+        self,
+        keys: Words,
+        labels: Floats,
+        cost: Floats,
+        quality: Floats,
+        full_quality: Floats | None = None,
+        costs: Floats | None = None,
     ) -> Evidence:
         """Rows under the rule of each point, with what they hold and their labels as fingerprints.
 
@@ -215,17 +265,19 @@ class RouterState:
             What each row pays and gets under each rule.
         full_quality : ndarray of shape (n_rows,), optional
             Quality of the model that rules are compared with.
+        costs : ndarray of shape (n_rows, n_points, n_resources), optional
+            Costs in each of several resources.
         """
         rows = labelled_keys(keys, fingerprints(labels))
-        return Evidence.of_rules(
-            cost, quality, full_quality=full_quality, rows=rows, settings={"rules": self.rules}
-        )
+        known = {"full_quality": full_quality, "rows": rows, "settings": {"rules": self.rules}}
+        return Evidence.of_rules(cost, quality, costs=costs, **known)
 
     @cached_property
     def policy(self) -> Policy:
         """Operating points, each the number of its rule, with their mean cost and quality on the rows of the fit."""
         points, means = self.evidence.every_point()
-        return Policy(points, means.cost, means.score)
+        costs = None if self.resources is None else self.evidence.mean_costs(points)
+        return Policy(points, means.cost, means.score, costs=costs)
 
     def validate(self) -> "RouterState":
         """Refuse parts that do not fit together."""
@@ -262,6 +314,17 @@ class RouterState:
             "know the call of each pool model": self.calls is None or self.calls.shape == (n_pool,),
             "know the share of rows that asks each model": self.point_share is None
             or (self.calls is not None and self.point_share.shape == (n_points, n_pool)),
+            "know costs in each resource": (
+                self.point_costs is None and self.single_costs is None and self.log.costs is None
+                if self.resources is None
+                else self.log.costs is not None
+                and self.point_costs is not None
+                and self.single_costs is not None
+                and self.log.costs.shape == (*self.log.cost.shape, len(self.resources.names))
+                and self.point_costs.shape == (*self.point_cost.shape, len(self.resources.names))
+                and self.single_costs.shape == (len(self.names), len(self.resources.names))
+                and self.resources.rates.shape == (len(self.resources.names),)
+            ),
             "know each model alone": self.single_cost.shape
             == self.single_quality.shape
             == (len(self.names),),
@@ -285,11 +348,46 @@ NO_POLICY: dict[str, Any] = {
 def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     """Learn all families, cross-fit them, and keep the points on the convex hull."""
     state = replace(state, log=replace(state.log, pooling=learn_pooling(state.log, max_asks)))
+    if state.resources is not None:
+        return _learn_at_rates(state, max_asks)
+    learned = _learn(state, state.log, max_asks)
+    (quality, cost), share = learned.rows, None
+    if state.calls is not None:
+        some = state.log.rows(np.arange(0, len(state.log), -(-len(state.log) // _N_WALKED)))
+        walks = [walk(family, rule, some) for family in learned.families for rule in range(family.n_rules)]
+        share = np.array([shares_asked(one.asked, some.n_purchases) for one in walks])
+        cost = cost + state.unreached(share)
+    # Means that differ in their last bits only are the same point: the simpler family comes first.
+    hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
+    return replace(
+        state,
+        families=learned.families,
+        family_names=learned.names,
+        point_family=learned.family[hull],
+        point_place=learned.place[hull],
+        point_quality=quality[:, hull],
+        point_cost=cost[:, hull],
+        point_share=None if share is None else share[hull],
+    ).validate()
+
+
+class _Learned(NamedTuple):
+    """Families of rules, and for each rule its family, its number therein, and what rows pay and get under it."""
+
+    names: tuple[str, ...]
+    families: tuple[Rules, ...]
+    family: Ints
+    place: Ints
+    rows: CrossFittedRules
+
+
+def _learn(state: RouterState, log: Log, max_asks: int) -> _Learned:
+    """Learn all families from a log, and cross-fit them."""
     names: list[str] = []
     families: list[Rules] = []
     cross_fitted: list[CrossFittedRules] = []
-    for name, learn in learn_families(state.log, max_asks, has_columns=state.model is not None):
-        family, own = cross_fit_rules(learn, state.log, state.folds)
+    for name, learn in learn_families(log, max_asks, has_columns=state.model is not None):
+        family, own = cross_fit_rules(learn, log, state.folds)
         if not isinstance(family, Cascades):
             simpler = [
                 rules
@@ -301,24 +399,60 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
         families.append(family)
         cross_fitted.append(own)
     n_rules = [family.n_rules for family in families]
-    quality, cost = clearly_better(_together(cross_fitted), state.log.quality)
-    share = None
-    if state.calls is not None:
-        some = state.log.rows(np.arange(0, len(state.log), -(-len(state.log) // _N_WALKED)))
-        walks = [walk(family, rule, some) for family in families for rule in range(family.n_rules)]
-        share = np.array([shares_asked(one.asked, some.n_purchases) for one in walks])
-        cost = cost + state.unreached(share)
-    # Means that differ in their last bits only are the same point: the simpler family comes first.
-    hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))
+    return _Learned(
+        tuple(names),
+        tuple(families),
+        np.repeat(np.arange(len(families)), n_rules),
+        np.concatenate([np.arange(n) for n in n_rules]),
+        clearly_better(_together(cross_fitted), log.quality),
+    )
+
+
+def _learn_at_rates(state: RouterState, max_asks: int) -> RouterState:
+    """Learn all families at exchange rates between several resources, and keep the points that are best at some prices.
+
+    Of each exchange rate the points on its convex hull are candidates.
+    """
+    log, resources = state.log, state.resources
+    assert resources is not None  # there are several
+    families: list[Rules] = []
+    names: list[str] = []
+    points, quality, costs = [], [], []
+    for weights in simplex(len(resources.names), _N_RATES):
+        rates = np.maximum(weights, _LEAST_WEIGHT) * resources.rates
+        learned = _learn(state, log.at_rates(rates), max_asks)
+        hull = convex_hull(
+            rounded(learned.rows.cost.mean(axis=0)), np.round(learned.rows.quality.mean(axis=0), 9)
+        )
+        for rule in hull.tolist():
+            family = learned.families[learned.family[rule]]
+            points.append((len(families) + int(learned.family[rule]), int(learned.place[rule])))
+            quality.append(learned.rows.quality[:, rule])
+            costs.append(walk(family, points[-1][1], log.at_rates(rates)).costs)
+        names += learned.names
+        families += [
+            AtRates(one, rates) if isinstance(one, Routes | Programme) else one for one in learned.families
+        ]
+    by_point, scores = np.stack(costs, axis=1), np.column_stack(quality)
+    means = by_point.mean(axis=0)
+    # Points of equal costs are the same one, learned at several rates.
+    kept = np.sort(
+        np.unique(np.column_stack([rounded(mean) for mean in means.T]), axis=0, return_index=True)[1]
+    )
+    kept = kept[on_hull(means[kept], scores[:, kept].mean(axis=0))]
+    summed = (by_point * resources.rates).sum(axis=2)
+    kept = kept[np.argsort(summed[:, kept].mean(axis=0), kind="stable")]
+    family, place = np.array(points)[kept].T
+    used, family = np.unique(family, return_inverse=True)
     return replace(
         state,
-        families=tuple(families),
-        family_names=tuple(names),
-        point_family=np.repeat(np.arange(len(families)), n_rules)[hull],
-        point_place=np.concatenate([np.arange(n) for n in n_rules])[hull],
-        point_quality=quality[:, hull],
-        point_cost=cost[:, hull],
-        point_share=None if share is None else share[hull],
+        families=tuple(families[number] for number in used),
+        family_names=tuple(names[number] for number in used),
+        point_family=family.astype(np.intp),
+        point_place=place.astype(np.intp),
+        point_quality=scores[:, kept],
+        point_cost=summed[:, kept],
+        point_costs=by_point[:, kept],
     ).validate()
 
 
