@@ -367,7 +367,7 @@ REFUSED = {
     **{(name, "device"): "chain in front of a chain" for name in THINGS if " before a " in name},
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
-    **{(RESOURCES, name): "in one resource" for name in ("report", "hold_budget", "device", "behind")},
+    **{(RESOURCES, name): "in one resource" for name in ("hold_budget", "device", "behind")},
     (EXPLORES, "device"): "explore",
     (EXPLORES, "behind"): "must not explore",
     (PRICED, "device"): "needs probabilities",

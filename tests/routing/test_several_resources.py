@@ -13,6 +13,8 @@ import thrifty
 from thrifty import CascadeClassifier, Delivery, ModelRouter
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import report
 
 NAMES = ["small", "fast", "slow"]
 MEAN = {"dollars": [0.1, 2.0, 1.0], "seconds": [0.2, 0.5, 6.0]}
@@ -131,6 +133,20 @@ def test_sessions_and_receipts_say_what_was_paid_in_each_resource(router):
         router.start([0.1, 0.5]).give("a", cost=1.0)
 
 
+def test_a_report_says_what_more_of_each_resource_buys(router, tmp_path):
+    log = log_of(200, 6)
+    log["y"] = log.pop("quality")
+    facts = measure(router.at(budget=BOTH), **log, n_boot=20)
+    replay = router.at(budget=BOTH).replay(log["X"], log["y"], log["cost"], log["answers"])
+    assert [curve.value[facts.start] for curve in facts.costs] == pytest.approx(replay.costs.mean(axis=0))
+    of_dollars, of_seconds, of_each = (float(text.split()[0]) for _, text in facts.more)
+    assert 0 < of_dollars < of_each
+    assert 0 < of_seconds < of_each  # both bind
+    page = report(router.at(budget=BOTH), path=tmp_path / "page.html", **log).read_text()
+    assert "10 % more seconds" in page
+    assert facts.budgets_picture.startswith(b"\x89PNG")
+
+
 def test_commands_read_a_log_with_a_column_of_costs_for_each_resource(tmp_path, capsys):
     log = log_of(40, 4)
     lines = [
@@ -205,6 +221,8 @@ def test_a_cascade_of_models_keeps_budgets_in_two_resources():
     assert all(half.expected_cost_[name] <= 0.8 * alone[name] + 1e-9 for name in alone)
     answers = half.answers(X[240:])
     pd.testing.assert_frame_equal(half.cost(X[240:]), pd.DataFrame({n: answers[f"cost_{n}"] for n in alone}))
+    rivals = {rival.name: rival.cost[0] for rival in measure(half, X[240:], y[240:], n_boot=10).rivals}
+    assert rivals["bayes alone"] < rivals["forest alone"]  # sums at the exchange rates
     asked = [explanation.bought for explanation in half.explain(X[240:])]
     expected = [[sum(prices[model][name] for model in models) for name in alone] for models in asked]
     np.testing.assert_allclose(half.cost(X[240:]), expected)

@@ -49,6 +49,14 @@ class Structure(StrEnum):
     auto = "auto"
 
 
+class MissingLabels(StrEnum):
+    """Treatment of receipts without a label; see ``fit_table``."""
+
+    refuse = "refuse"
+    drop = "drop"
+    weight = "weight"
+
+
 class TargetKind(StrEnum):
     """Kind of target."""
 
@@ -175,6 +183,13 @@ def fit(
             metavar="FILE",
         ),
     ] = None,
+    missing_labels: Annotated[
+        MissingLabels,
+        typer.Option(
+            help="Receipts without a label: an error (refuse), left out (drop), or stood for by the others (weight), "
+            "by the probability of a label: the column 'propensity' of --labels, or an estimate."
+        ),
+    ] = MissingLabels.refuse,
     sample: Annotated[
         int,
         typer.Option(
@@ -264,6 +279,7 @@ def fit(
             row_key=row_key or "",
             bought=bought,
             labels=labels,
+            missing_labels=missing_labels.value,
             n_jobs=jobs,
             random_state=seed,
             progress=show,

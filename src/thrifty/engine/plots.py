@@ -170,6 +170,37 @@ def draw_frontier(
     return ax
 
 
+def draw_budgets(
+    ax: Any, budgets: tuple[Floats, Floats], score: Floats, names: Sequence[str], score_name: str
+) -> Any:
+    """Draw lines of equal score over budgets of two resources, and return the axes.
+
+    Parameters
+    ----------
+    ax : matplotlib axes or None
+        Axes to draw on.
+    budgets : tuple of two ndarray
+        Budgets of both resources.
+    score : ndarray of shape (n_second, n_first)
+        Mean score at each pair of budgets; NaN where none is met.
+    names : sequence of two str
+        The resources.
+    score_name : str
+        What the score is.
+    """
+    ax = _new_axes() if ax is None else ax
+    levels = np.unique(np.round(np.linspace(np.nanmin(score), np.nanmax(score), 9), 3))
+    if len(levels) > 1:
+        ax.contourf(*budgets, score, levels=levels, cmap="Blues", alpha=0.55, extend="both")
+        lines = ax.contour(*budgets, score, levels=levels, colors=COLOURS[0], linewidths=0.9)
+        ax.clabel(lines, fontsize=8, fmt="%.3g")
+    ax.set_facecolor("#eeeeee")
+    ax.set_xlabel(f"budget: mean {names[0]} per row")
+    ax.set_ylabel(f"budget: mean {names[1]} per row")
+    ax.set_title(f"{score_name} by budgets; grey: no mix keeps to both", loc="left", fontsize=10)
+    return ax
+
+
 def draw_in_force(
     ax: Any,
     cost: float,

@@ -164,6 +164,10 @@ class Facts:
         Further lines on how it was measured.
     costs : tuple of Curve
         Mean cost in each of several resources; ``cost`` is then their sum at exchange rates.
+    budgets_picture : bytes
+        A picture of the score by budgets of two resources as PNG, where there are two.
+    more : tuple of (str, str)
+        What more of each of several resources buys at the point in force.
     """
 
     kind: Literal["labels", "bill", "numbers", "ranking", "routing"]
@@ -204,6 +208,8 @@ class Facts:
     by_lot: float = 0.0
     notes: tuple[tuple[str, str], ...] = ()
     costs: tuple[Curve, ...] = ()
+    budgets_picture: bytes = b""
+    more: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.cost.value)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.evidence.budgets import scores_at
 from thrifty.engine.evidence.collect import chain_of, evidence_of, learned_chain_of, point_of
 from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
 from thrifty.engine.evidence.frontier import Frontier, efficient
@@ -31,14 +32,23 @@ from thrifty.engine.evidence.measures import (
 )
 from thrifty.engine.evidence.thresholds import convex_hull
 from thrifty.engine.full.crossfit import KINDS
-from thrifty.engine.plots import draw_tree, file_bytes, is_installed, new_figure, purchase_tree
-from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.plots import (
+    draw_budgets,
+    draw_in_force,
+    draw_tree,
+    file_bytes,
+    is_installed,
+    new_figure,
+    purchase_tree,
+)
+from thrifty.engine.prices.billing import PriceList, Resources
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.classes import ClassTask, CostMatrix
 from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
+from thrifty.engine.walk.policy import SLACK
 from thrifty.errors import InvalidInputError, listed
-from thrifty.learners.routing.logs import costs_of, logged_parts, matrix, row_keys, split_cost
+from thrifty.learners.routing.logs import costs_in, costs_of, logged_parts, matrix, row_keys, split_cost
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
@@ -62,6 +72,8 @@ N_RANGES = 5
 """Ranges of the target, each with as many rows, that get a line of their own."""
 MAX_POINTS, RIVAL_POINTS = 100, 60
 """Points of the system and of each rival; of more, those that evenly spaced budgets lead to."""
+N_BUDGETS = 16
+"""Budgets of each of two resources that a picture shows."""
 _N_RECEIPTS = 12
 _TEXT_LETTERS = 80
 
@@ -161,9 +173,76 @@ def measure(
         full_name=_full_name(system),
         is_mixed=frontier.is_mixed,
         by_lot=_by_lot(system),
-        notes=_notes_of_blanks(system),
+        notes=(*_notes_of_blanks(system), *_notes_of_rates(prices.resources)),
+        **_by_resource(prices.resources, shown, [each.cost_of_full for each in prices.by_resource]),
+        **_budgets(
+            system,
+            prices.resources,
+            _evidence_as_shown(system.evidence_, task) if hasattr(system, "evidence_") else None,
+            parts["score"].name,
+            _scale_of(task, system_evidence),
+        ),
         **draws,
     )
+
+
+def _notes_of_rates(resources: Resources | None) -> tuple[tuple[str, str], ...]:
+    """A note on single costs that are sums of those in several resources."""
+    if resources is None:
+        return ()
+    summed = " + ".join(
+        f"{rate:.3g} {name}" for name, rate in zip(resources.names, resources.rates, strict=True)
+    )
+    return (("Costs", f"single numbers are sums at the exchange rates of the fit, {summed}"),)
+
+
+def _by_resource(resources: Resources | None, shown: "_Shown", full: Sequence[float]) -> dict[str, Any]:
+    """Mean cost of each point in each of several resources, as fields of ``Facts``."""
+    if resources is None:
+        return {}
+    means = [
+        shown.systems[source].mean_costs(point[None, : shown.systems[source].n_parameters])[0]
+        for source, point in zip(shown.source, shown.thresholds, strict=True)
+    ]
+    columns = zip(resources.names, np.transpose(means), full, strict=True)
+    return {"costs": tuple(Curve(name, _plain(of_one), full=most) for name, of_one, most in columns)}
+
+
+def _budgets(
+    system: Any, resources: Resources | None, fitted_on: Evidence | None, score_name: str, scale: "_Scale"
+) -> dict[str, Any]:
+    """What more of each resource buys, and for two resources a picture of it, as fields of ``Facts``.
+
+    By the rows of the fit: scores of few new rows go up and down from one point to the next.
+    """
+    if resources is None or fitted_on is None:
+        return {}
+    is_router = isinstance(system, ModelRouter)
+    fitted = system.state_.policy if is_router else getattr(system, "_learned", system).policy
+    policy = system.policy_ if is_router else chain_of(system).policy
+    if not fitted.is_measured or fitted.costs is None or policy.costs is None:
+        return {}
+    fitted = replace(fitted, score=fitted_on.weighted_means(fitted.thresholds)[1])
+    at, n_resources = policy.expected_costs, len(resources.names)
+    more = np.vstack([np.zeros(n_resources), np.eye(n_resources), np.ones(n_resources)])
+    before, *after = scores_at(fitted, at * (1 + SLACK + 0.1 * more)).tolist()
+    named = [
+        f"{name} ({0.1 * amount:.3g} per row)"
+        for name, amount in zip(resources.names, at.tolist(), strict=True)
+    ]
+    words = tuple(
+        (f"10 % more {name}", f"{abs(scale.slope) * max(score - before, 0.0):+.4f} {score_name}")
+        for name, score in zip([*named, "of each"], after, strict=True)
+    )
+    if n_resources != 2 or not is_installed():
+        return {"more": words}
+    low, high = fitted.costs.min(axis=0), fitted.costs.max(axis=0)
+    first, second = (np.linspace(*ends, N_BUDGETS) for ends in zip(low, high, strict=True))
+    scores = scale(scores_at(fitted, np.array([(one, other) for other in second for one in first])))
+    figure, (ax,) = new_figure(width=7.0, height=4.6)
+    draw_budgets(ax, (first, second), scores.reshape(N_BUDGETS, -1), resources.names, score_name)
+    draw_in_force(ax, at[0], at[1], label="in force")
+    return {"more": words, "budgets_picture": file_bytes(figure)}
 
 
 def _notes_of_blanks(system: Any) -> tuple[tuple[str, str], ...]:
@@ -269,7 +348,6 @@ def price_list_of(name: str, system: Any) -> PriceList:
     if prices is None:
         got = type(system).__name__ if hasattr(system, "fit") else repr(system)
         raise InvalidInputError(f"{name} must be a fitted estimator or a Chain; got {got}. Call fit first.")
-    prices.refuse_resources("a report")
     if prices.by_row is not None:
         raise InvalidInputError(
             "a report adds up prices times the shares of rows that pay them, and some prices here differ by row. Show "
@@ -416,7 +494,7 @@ def _shown_points(
         else:
             extra.append(("certified", 0, wanted, certificate.point.chosen_cost))
     if deployed is not None:
-        planned = float(system.expected_cost_)
+        planned = float(chain_of(system).policy.expected_cost)
         if not np.isfinite(planned):
             planned = float(deployed.at_point(np.array([0.5]))[1].mean())
         extra.append(("deployed", 1, np.r_[0.5, np.full(width - 1, np.nan)], planned))
@@ -656,10 +734,7 @@ def _measure_router(
     scale = _Scale(0.0, 1.0) if scale is None else scale
     if X is None:
         X = row_keys(len(log["quality"]), log["quality"])
-    if (resources := router.state_.resources) is not None:
-        raise InvalidInputError(
-            f"a report takes costs in one resource; these are in {', '.join(resources.names)}."
-        )
+    resources = router.state_.resources
     new, state, policy = router.read_log(X, **log), router.state_, router.policy_
     whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
@@ -674,18 +749,26 @@ def _measure_router(
     if policy.share > 0.0:
         place += 1
         walks.insert(place, router.walk(new))
-        budget = np.insert(budget, place, router.expected_cost_)
+        budget = np.insert(budget, place, router.policy_.expected_cost + state.mixing_cost(router.policy_))
         is_efficient = np.insert(is_efficient, place, False)
     paid, quality = (np.column_stack([getattr(walk, name) for walk in walks]) for name in ("cost", "quality"))
     # The models alone: the best one takes the part of the full model.
     single_quality = matrix("quality", log["quality"], state.names, len(X)).astype(np.float64)[whole]
-    groups = state.pool[len(state.models) :]
-    cost = split_cost(log["cost"], state.names, groups, np.zeros(len(groups)), len(X))[0]
-    single_cost = costs_of(X, cost, log["answers"], router.model_prices, len(X))[whole]
+    if resources is None:
+        cost = split_cost(log["cost"], state.names, state.groups, state.column_prices, len(X))[0]
+        single_cost = costs_of(X, cost, log["answers"], router.model_prices, len(X))[whole]
+        costs, of_best = None, []
+    else:
+        each = costs_in(resources.names, X, log["cost"], log["answers"], router.model_prices, len(X))[whole]
+        single_cost, of_best = (
+            (each * resources.rates).sum(axis=2),
+            each[:, state.best_single].mean(axis=0).tolist(),
+        )
+        costs = np.stack([walk.costs for walk in walks], axis=1)
     best, cheapest = state.best_single, int(state.single_cost.argmin())
     is_known: Bools = ~np.asarray(np.isnan(single_quality).any(axis=0))
     full = single_quality[:, best] if is_known[best] else None
-    rows = Evidence.of_rules(paid, quality, full_quality=full)
+    rows = Evidence.of_rules(paid, quality, full_quality=full, costs=costs)
     shown = _Shown(
         (rows,), np.zeros(len(walks), np.intp), np.arange(float(len(walks)))[:, None], budget, is_efficient
     )
@@ -700,7 +783,7 @@ def _measure_router(
     in_pool = [model for model, name in enumerate(state.pool) if name == state.names[best]]
     to_best: list[Bools] = [np.asarray(models[:, in_pool].any(axis=1)) for models in asked]
     hull = np.flatnonzero(is_known)[convex_hull(state.single_cost[is_known], state.single_quality[is_known])]
-    costs, scores = (part[:, hull].mean(axis=0) for part in (single_cost, single_quality))
+    alone, scores = (part[:, hull].mean(axis=0) for part in (single_cost, single_quality))
     by_cost = np.flatnonzero(whole)[np.argsort(paid[:, place], kind="stable")]
     receipts = by_cost[np.linspace(0, len(by_cost) - 1, min(_N_RECEIPTS, len(by_cost))).astype(np.intp)]
     n_rows, certificate = int(whole.sum()), router.certificate_
@@ -728,7 +811,7 @@ def _measure_router(
             for group, labels in by.items()
         ),
         rivals=(
-            Rival("mixes of single models", _plain(costs), _plain(scale(scores))),
+            Rival("mixes of single models", _plain(alone), _plain(scale(scores))),
             *(_router_rival(called, rival, X, log, whole) for called, rival in rivals.items()),
         ),
         receipts=_router_receipts(router, X, log, receipts),
@@ -740,9 +823,16 @@ def _measure_router(
         full_name=state.names[best],
         is_mixed=True,
         by_lot=router.share_by_lot_,
-        notes=()
-        if whole.all()
-        else (("Left out", f"{len(X) - n_rows:,} rows in which a model was not asked"),),
+        notes=(
+            *(
+                ()
+                if whole.all()
+                else (("Left out", f"{len(X) - n_rows:,} rows in which a model was not asked"),)
+            ),
+            *_notes_of_rates(resources),
+        ),
+        **_by_resource(resources, shown, of_best),
+        **_budgets(router, resources, state.evidence, name, scale),
         **draws,
     )
 
@@ -771,6 +861,8 @@ def _measure_cascade(
         else:
             cost, quality = router.state_.means_under(plain.rule, new)
             score = float(scale(quality))
+        if (resources := router.state_.resources) is not None:
+            cost = float((resources.limits(cost, 0.0) * resources.rates).sum())
         others.append(Rival(name, (cost,), (score,)))
     for name, rival in rivals.items():
         if not isinstance(rival, ModelCascade) or rival.score_name != cascade.score_name:
@@ -808,18 +900,20 @@ def _router_receipts(
 ) -> tuple[tuple[str, str], ...]:
     """Some rows, and what was asked, paid and decided."""
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
-    state = router.state_
-    groups = state.pool[len(state.models) :]
-    logged = {
-        name: part[rows] for name, part in logged_parts(log, state.names, len(X), groups=groups).items()
+    groups = router.state_.groups
+    names, resources = router.state_.names, router.state_.resources
+    logged: dict[str, Any] = {
+        name: part[rows] for name, part in logged_parts(log, names, len(X), resources, groups).items()
     }
+    if resources is not None and "cost" in logged:
+        logged["cost"] = dict(zip(resources.names, np.moveaxis(logged["cost"], 2, 0), strict=True))
     is_plain = not hasattr(X, "iloc") and not router.reads_texts
     texts = router.explain(np.array(some) if is_plain else some, **logged)
-    names = [f"row {row}" for row in rows]
+    terms = [f"row {row}" for row in rows]
     if router.reads_texts:
         cut = [" ".join(text.split())[:_TEXT_LETTERS] for text in some]
-        names = [f"{name}: {text}" for name, text in zip(names, cut, strict=True)]
-    return tuple(zip(names, map(str, texts), strict=True))
+        terms = [f"{term}: {text}" for term, text in zip(terms, cut, strict=True)]
+    return tuple(zip(terms, map(str, texts), strict=True))
 
 
 # -- routes and purchases --------------------------------------------------------------------------

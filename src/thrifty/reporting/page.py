@@ -132,7 +132,7 @@ def page_of(facts: Facts) -> str:
         warning="" if facts.held_out else _WARNING,
         certificate=_certificate(facts),
         points=_points_table(facts),
-        tree=_tree(facts),
+        tree=_tree(facts) + _budgets(facts),
         receipts=_receipts(facts),
         measured="\n".join(
             f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in measured_lines(facts)
@@ -192,6 +192,22 @@ def _tree(facts: Facts) -> str:
         "deployed point: share of rows that come to each set of purchases, and what they have paid there; where "
         'it is dark, they stop.</p><div class="scroll"><img alt="Tree of purchases" '
         f'src="data:image/png;base64,{base64.b64encode(facts.picture).decode()}"></div></section>\n'
+    )
+
+
+def _budgets(facts: Facts) -> str:
+    """What more of each resource buys, with a picture where there are two."""
+    if not facts.more:
+        return ""
+    names = " and ".join(curve.name for curve in facts.costs)
+    lines = "\n".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in facts.more)
+    data = base64.b64encode(facts.budgets_picture).decode()
+    picture = f'<div class="scroll"><img alt="Score by budgets" src="data:image/png;base64,{data}"></div>'
+    return (
+        '<section aria-labelledby="budgets-title" class="measured"><h2 id="budgets-title">What more of each resource '
+        f'buys</h2><p class="hint">Budgets of {escape(names)}, and the best mix of points at each, as expected at the '
+        f'fit.</p>{picture if data else ""}<dl class="facts">\n{lines}\n</dl>'
+        "</section>\n"
     )
 
 

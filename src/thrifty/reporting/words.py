@@ -288,9 +288,9 @@ def deployed_text(facts: Facts) -> str:
     if place is None:
         return ""
     cost, score = facts.cost.value[place], facts.score.value[place]
-    text = (
-        f"{_reaches(facts, score).removeprefix('is ').removeprefix('has ')} for {_money(facts, cost)} per row"
-    )
+    paid = " and ".join(f"{quantity(curve.value[place])} {curve.name}" for curve in facts.costs)
+    paid = paid or _money(facts, cost)
+    text = f"{_reaches(facts, score).removeprefix('is ').removeprefix('has ')} for {paid} per row"
     text = _parts(facts, cost, score) if facts.kind == "bill" else text
     less = _saved(facts, place)
     if less is not None:
@@ -361,6 +361,8 @@ def point_cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
         yield head.get(curve.name, curve.name), value_text(facts, curve.name, curve.value[place])
         if curve is scored:
             yield f"{100 * facts.level:g} % interval", interval_text(facts, curve, place, between)
+    for curve in facts.costs:
+        yield curve.name, quantity(curve.value[place])
     for curve in facts.measures:
         text = value_text(facts, curve.name, curve.value[place])
         # Beside a bill there is room for what is asked most.
@@ -465,6 +467,8 @@ def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
     """Tiles beside the slider: identifier, heading, and the texts at a point, of which the first is the number."""
     labels = titles_of(facts)
     planned = [f"planned: {_money(facts, facts.budget[place])}"] if facts.held_out else []
+    by_resource = [", ".join(f"{quantity(curve.value[place])} {curve.name}" for curve in facts.costs)]
+    planned += by_resource if facts.costs else []
     cost = ("cost", labels["cost"], [_money(facts, facts.cost.value[place]), *planned])
     score = ("accuracy", labels["score"], _score_tile(facts, place))
     saved, full, texts = _saved(facts, place), _spending(facts).full, [DASH]
@@ -747,7 +751,8 @@ def interval_in_words(facts: Facts, n_new: int) -> str:
 
 def expected_in_words(facts: Facts, expected: Facts) -> str:
     """Results that the fit expected of so many rows."""
-    cost = expected.cost
-    mean, low, high = (quantity(values[0]) for values in (cost.value, cost.low, cost.high))
-    score = interval_in_words(expected, facts.n_queries or facts.n_rows)
-    return f"{score} for so many {unit_of(facts)}, and a mean cost of {mean} ({low} to {high})"
+    score, costs = interval_in_words(expected, facts.n_queries or facts.n_rows), []
+    for curve in expected.costs or (expected.cost,):
+        mean, low, high = (quantity(values[0]) for values in (curve.value, curve.low, curve.high))
+        costs.append(f"{mean}{f' {curve.name}' if expected.costs else ''} ({low} to {high})")
+    return f"{score} for so many {unit_of(facts)}, and a mean cost of {' and '.join(costs)}"

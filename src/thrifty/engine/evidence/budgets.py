@@ -166,6 +166,21 @@ def within_budgets(
     return policy.mixed(points, shares[points])
 
 
+def scores_at(policy: Policy, budgets: Floats) -> Floats:
+    """Mean score of the best mix of points at each of some budgets of several resources; NaN where none keeps to them.
+
+    Parameters
+    ----------
+    policy : Policy
+        Points with their mean costs in each resource.
+    budgets : ndarray of shape (n_budgets, n_resources)
+        Largest mean costs; infinite where there is no limit.
+    """
+    assert policy.costs is not None  # of several resources
+    shares = [mix_within(policy.costs, np.round(policy.score, 12), limits) for limits in budgets]
+    return np.array([np.nan if of_one is None else float(of_one @ policy.score) for of_one in shares])
+
+
 def _rounded_up(amount: float) -> str:
     """A number of six digits, none smaller than the amount."""
     text = f"{amount:.6g}"

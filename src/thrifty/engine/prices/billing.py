@@ -139,6 +139,11 @@ class PriceList:
             *((None,) * 3 if by_row is None else (by_row.purchases, by_row.price_column, by_row.functions)),
         ]
 
+    @property
+    def by_resource(self) -> "tuple[PriceList, ...]":
+        """The prices of each of several resources; none where there is one."""
+        return () if self.resources is None else self.resources.lists
+
     def refuse_resources(self, what: str) -> None:
         """Raise an error where prices are in several resources, for what takes one."""
         if self.resources is not None:

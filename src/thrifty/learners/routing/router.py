@@ -772,7 +772,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             X = None if logged is None else logs.row_keys(len(logged), quality)
         new, n_rows = self.unasked(X, is_in_force=is_in_force), len(X)
         log, names, pool = new.log, state.names, state.pool_places
-        cost, paid = logs.split_cost(cost, names, state.pool[log.n_models :], state.column_prices, n_rows)
+        cost, paid = logs.split_cost(cost, names, state.groups, state.column_prices, n_rows)
         scores = log.quality if quality is None else logs.qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
         is_billed = cost is not None or all(price is not None for price in prices.values())
@@ -1276,10 +1276,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, policy = self._fitted(), self.policy_
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
-            new, n_models = self.unasked(X), len(state.models)
-            groups, listed = state.pool[n_models:], state.column_prices
+            new, groups = self.unasked(X), state.groups
             log = logs.logged_parts(given, state.names, len(X), state.resources, groups)
-            paid = logs.split_cost(cost, state.names, groups, listed, len(X))[1]
+            paid = logs.split_cost(cost, state.names, groups, state.column_prices, len(X))[1]
             sessions = list(enumerate(self.sessions(X, new)))
             if log:
                 parts = [{name: part[row] for name, part in log.items()} for row, _ in sessions]

@@ -177,6 +177,11 @@ class RouterState:
         """Models of the pool."""
         return self.pool[: self.log.n_models]
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of columns that cost."""
+        return self.pool[self.log.n_models :]
+
     @cached_property
     def column_prices(self) -> Floats:
         """Mean price of each group of columns that cost."""
