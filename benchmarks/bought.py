@@ -27,14 +27,19 @@ import argparse
 import os
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import thrifty
+from thrifty.engine.evidence.certificate import certify_sampled
+from thrifty.engine.evidence.hypothesis_tests import Sampled
 from thrifty.engine.prices.billing import PriceList
+from thrifty.engine.walk.policy import route_by
 from thrifty.learners.cascade.bought import warn_if_blanks_tell
 from thrifty.learners.estimators.checks import check_training_rows
+from thrifty.learners.estimators.incomplete import Bought, chance_of_all
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"letter26": "letter", "miniboone": "miniboone_5k", "bike": "bike_hour"}
@@ -191,39 +196,45 @@ def certificates(table, n_rows, n_draws, limit=0.04, confidence=0.9):
     n_free = X.shape[1] // 4
     prices = np.where(np.arange(X.shape[1]) < n_free, 0.0, 1.0)
     fitted = thrifty.BudgetedClassifier(feature_costs=prices, random_state=0).fit(X, y)
-    serving = fitted.at(budget=0.4 * prices.sum(), explore=0.3)
-    whole = thrifty.evidence_of(fitted, pool, truth).with_full_alone().against_full()
+    serving = fitted.at(budget=0.4 * prices.sum(), explore=0.3).chain_.policy
+    chosen, _ = fitted._candidates()
+    whole = thrifty.evidence_of(fitted, pool, truth).with_full_alone()
+    whole = replace(whole, points=chosen.evidence[0].points)
+    stops = np.column_stack(
+        [route_by(whole.gate, serving.thresholds[point]) for _, point in serving.in_force]
+    )
+    chance_of = {"receipts": serving.reached(serving.n_stages, stops)}
     Z = (pool[:, :n_free] - X[:, :n_free].mean(axis=0)) / X[:, :n_free].std(axis=0)
-    chance = 0.15 + 0.5 / (1 + np.exp(-2 * Z[:, 0] - Z[:, 1]))
-    told = {"receipts": [], "panel": [], "panel, estimated": [], "complete": []}
-    for seed in range(n_draws):
-        rng = np.random.default_rng(seed)
-        rows = rng.integers(0, len(pool), n_rows)
-        own = thrifty.Receipts.of(
-            serving.buy(dict(enumerate(pool[rows].T)), n_rows=n_rows, row_key=rng.random(n_rows))
-        )
-        everything = (rng.random(n_rows) < chance[rows])[:, None] | (prices == 0)
-        propensity = np.where(np.arange(len(prices)) == n_free, chance[rows, None], 1.0)
-        given = {
-            "receipts": {"bought": own.bought.to_numpy(), "propensity": own.propensity.to_numpy()},
-            "panel": {"bought": everything, "propensity": propensity},
-            "panel, estimated": {"bought": everything},
-            "complete": {"duplicates": "count"},
-        }
-        for name, how in given.items():
-            drawn = np.where(own.bought > 0, pool[rows], np.nan) if name == "receipts" else pool[rows]
-            issued = fitted.certified(
-                drawn, truth[rows], max_loss=limit, confidence=confidence, **how
-            ).certificate_
-            at_point = np.array(issued.point.thresholds)
-            lost = 0.0 if issued.is_fallback else 1.0 - whole.at_point(at_point)[2].mean()
-            told[name].append((lost, issued.is_fallback, issued.point.chosen_cost, issued.sensitivity or 1.0))
-    for name, lines in told.items():
-        lost, is_fallback, cost, factor = np.array(lines, dtype=float).T
+    chance_of["panel"] = chance_of["panel, estimated"] = 0.15 + 0.5 / (1 + np.exp(-2 * Z[:, 0] - Z[:, 1]))
+    chance_of["complete"] = np.ones(len(pool))
+    everything = np.arange(X.shape[1])
+    for name, every in chance_of.items():
+        told = []
+        for seed in range(n_draws):
+            rng = np.random.default_rng(seed)
+            rows = rng.integers(0, len(pool), n_rows)
+            has_all = rng.random(n_rows) < every[rows]
+            how, chance = {"max_loss": limit, "confidence": confidence}, every[rows]
+            on_rows = chosen.on([whole.take(rows[has_all])])
+            if name == "complete":
+                issued = thrifty.certify(on_rows, duplicates="count", **how)
+            else:
+                is_estimated = name.endswith("estimated")
+                if is_estimated:
+                    cells = Bought(has_all[:, None] | (prices == 0))
+                    given = (pool[rows], truth[rows].astype(float), fitted.chain_.task, cells, everything)
+                    chance = chance_of_all(*given, fitted.chain_.price_list)[1]
+                sample = Sampled(n_rows, truth[rows[~has_all]], chance[has_all], is_estimated)
+                issued = certify_sampled(on_rows, sample, measure="share", largest=None, **how)
+            lost = 0.0
+            if not issued.is_fallback:
+                lost = 1.0 - whole.against_full().at_point(np.array(issued.point.thresholds))[2].mean()
+            told.append((lost, issued.is_fallback, issued.point.chosen_cost, issued.sensitivity or 1.0))
+        lost, is_fallback, cost, factor = np.array(told, dtype=float).T
         print(
             f"{name:18s}{np.mean(lost > limit):6.1%} of {n_draws} wrong; lost {lost.mean():.3f} to {lost.max():.3f}; "
             f"{is_fallback.mean():.0%} send all to the full model; cost {cost.mean():.2f} of {prices.sum():.0f}; "
-            f"Gamma {np.median(factor):.2f}",
+            f"Gamma {np.median(factor):.2f}; 1 / p to {1 / every.min():.0f}",
             flush=True,
         )
 

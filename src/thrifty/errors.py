@@ -255,7 +255,7 @@ class OtherVersionWarning(UserWarning):
 
 
 class DoubtfulRowsWarning(UserWarning):
-    """Training rows are too few, or hold numbers or dates that are written as text."""
+    """Training rows are too few, lack labels, or hold numbers or dates that are written as text."""
 
 
 class SlowModelWarning(UserWarning):

@@ -7,8 +7,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import BudgetedClassifier, ModelRouter, Prices, Receipts, StageOptions, fit_table
 from thrifty.engine.table.files import table_bytes
-from thrifty.errors import InvalidInputError, InvalidParameterError
+from thrifty.errors import DoubtfulRowsWarning, InvalidInputError, InvalidParameterError
 from thrifty.learners.estimators.incomplete import Bought
+from thrifty.learners.table_fit import _of_receipts
 
 PRICES = {"a": 0.0, "b": 1.0, "cost": 1.0, "d": 1.0}
 
@@ -100,15 +101,54 @@ def test_a_fit_learns_from_receipts_alone(served):
         assert abs(ours.expected_score_ - ours.score(new, y)) < 0.04
 
 
-def test_rows_without_a_label_are_refused(served):
-    receipts = Receipts.of(*served[0])
-    labels = dict.fromkeys(receipts.key.tolist()[1:], 1)
-    with pytest.raises(
-        InvalidInputError, match="1 of 2,400 rows have no label, such as that of the key '1-0'"
-    ):
-        receipts.labels(labels)
-    labels["1-0"] = 0
-    assert receipts.labels(labels).sum() == 2_399
+def some_outcomes(served):
+    """Receipts, their true outcomes, and a table with those of some rows, which depend on the answer."""
+    receipts, truth = Receipts.of(*served[0]), served[1]
+    chance = np.where(receipts.answer == 1, 0.9, 0.3)
+    has_label = np.random.default_rng(4).random(len(truth)) < chance
+    table = pd.DataFrame({"id": receipts.key, "ill": truth})
+    return receipts, truth, table[has_label], chance
+
+
+def labelled(receipts, outcomes, missing):
+    return _of_receipts(receipts, outcomes, "", "id", missing)
+
+
+def test_rows_without_a_label_are_refused_or_left_out_as_was_asked(served):
+    receipts, truth, outcomes, _ = some_outcomes(served)
+    with pytest.raises(InvalidInputError, match='rows have no label, .* missing_labels="drop".*"weight"'):
+        labelled(receipts, outcomes, "refuse")
+    with pytest.warns(DoubtfulRowsWarning, match="were left out"):
+        kept, own, target, weight = labelled(receipts, outcomes, "drop")
+    assert target == "ill"
+    assert weight is None
+    assert len(kept) == len(outcomes)
+    assert dict(zip(own["id"], own["ill"], strict=True)) == dict(
+        zip(outcomes["id"], outcomes["ill"], strict=True)
+    )
+    assert own["ill"].mean() > truth.mean() + 0.1  # those with a label are ill more often
+    with pytest.raises(InvalidParameterError, match="missing_labels must be one of"):
+        labelled(receipts, outcomes, "guess")
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_rows_with_a_label_stand_for_all_by_the_probability_of_having_one(served, is_given):
+    receipts, truth, outcomes, chance = some_outcomes(served)
+    if is_given:
+        outcomes = outcomes.assign(propensity=chance[outcomes.index])
+    with pytest.warns(DoubtfulRowsWarning, match="given" if is_given else "estimated"):
+        _, own, _, weight = labelled(receipts, outcomes, "weight")
+    assert np.average(own["ill"], weights=weight) == pytest.approx(truth.mean(), abs=0.03)
+
+
+def test_labels_of_treated_rows_alone_stand_for_no_others(served):
+    receipts, _, outcomes, _ = some_outcomes(served)
+    treated = outcomes[receipts.answer[outcomes.index] == 1]
+    with pytest.raises(InvalidInputError, match="hardly ever gets one, .* random share"):
+        labelled(receipts, treated, "weight")
+    wrong = outcomes.assign(propensity=0.0)
+    with pytest.raises(InvalidParameterError, match="probability with which a row gets a label"):
+        labelled(receipts, wrong, "weight")
 
 
 def test_what_is_no_table_of_receipts_is_refused(served, tmp_path):
@@ -128,6 +168,7 @@ def test_what_is_no_table_of_receipts_is_refused(served, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_a_part_of_receipts_proves_what_a_fit_of_the_others_loses(served):
     receipts = Receipts.of(*served[0])
     outcomes = pd.DataFrame({"id": receipts.key, "ill": served[1]})
@@ -137,5 +178,10 @@ def test_a_part_of_receipts_proves_what_a_fit_of_the_others_loses(served):
     issued = fitted.certificate_
     assert issued.n_complete < issued.n_rows < len(receipts) / 3
     assert (issued.max_loss, issued.approximate) == (0.3, False)
+    with pytest.warns(DoubtfulRowsWarning, match="the others stand for them"):
+        weighted = fit_table(
+            receipts, **{**given, "labels": some_outcomes(served)[2]}, missing_labels="weight", **options
+        )
+    assert weighted.score(*table(9, 2_000)) > 0.7
     with pytest.raises(InvalidParameterError, match="can prove max_loss, but no budget"):
         fit_table(receipts, budget=1.5, confidence=0.9, **given, **options)

@@ -140,7 +140,7 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
     names = list(router.model_prices)
     X, arrays = pivot_log(frame, path)
     place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
-    missing = [name for name in router.pool_ if name not in place_of]
+    missing = [name for name in router.state_.models if name not in place_of]
     if missing:
         raise InvalidInputError(f"{path} must have lines of the model {missing[0]!r}, which may be asked.")
     if X is None:

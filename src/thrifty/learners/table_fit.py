@@ -6,6 +6,7 @@ before anything is fitted.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
-from thrifty.arrays import Bools, Labels
+from thrifty.arrays import Bools, Floats, Labels
 from thrifty.engine.evidence.certificate import check_hold_out
 from thrifty.engine.evidence.hypothesis_tests import HELD_OUT, check_confidence
 from thrifty.engine.full.adapters import models_of
@@ -27,7 +28,13 @@ from thrifty.engine.table.files import read_cost_matrix, read_table
 from thrifty.engine.table.table import Table, is_number, refuse_unknown
 from thrifty.engine.table.training import Spread, TrainingTable, refuse_few, training_table
 from thrifty.engine.tasks.regression import RegressionLoss
-from thrifty.errors import InvalidInputError, InvalidParameterError, listed, renumber_rows_in_errors
+from thrifty.errors import (
+    DoubtfulRowsWarning,
+    InvalidInputError,
+    InvalidParameterError,
+    listed,
+    renumber_rows_in_errors,
+)
 from thrifty.learners.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,
@@ -37,11 +44,21 @@ from thrifty.learners.cascade.estimators import (
     check_spending,
 )
 from thrifty.learners.estimators.checks import check_goal, check_seed
+from thrifty.learners.estimators.incomplete import estimated_chance
 from thrifty.progress import Progress, silent
 from thrifty.threads import limited_threads, threads_of
 
 CERTIFYING_SHARE = 4
 """One row in this many is held out of the fit for a certificate."""
+
+MISSING_LABELS = ("refuse", "drop", "weight")
+"""Treatments of receipts without a label."""
+
+LEAST_CHANCE_OF_LABEL, SHARE_WITHOUT_CHANCE = 0.05, 0.05
+"""Probability of a label below which no row stands for another, and share of such rows from which on a fit is refused
+(no command chose them)."""
+
+_CHANCE = "propensity"
 
 USUAL_CONFIDENCE = 0.95
 
@@ -123,6 +140,7 @@ def fit_table(
     row_key: str = "",
     bought: Any = None,
     labels: Any = None,
+    missing_labels: str = "refuse",
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Progress = silent,
@@ -177,6 +195,10 @@ def fit_table(
         file has a line for each row. ``max_loss`` is proved by rows that bought everything. Receipts say it themselves.
     labels : pandas data frame, or path of a CSV or parquet file, optional
         Outcomes of the rows of receipts, by ``row_key``.
+    missing_labels : {"refuse", "drop", "weight"}, default="refuse"
+        Treatment of receipts without an outcome. "drop" is right if outcomes lack for reasons that have nothing to do
+        with their value. "weight" lets rows with an outcome stand for those without, by the probability of having one:
+        a column "propensity" of ``labels``, else estimated from the answer, the cost and what every row has.
     n_jobs, random_state
         As of the estimators; fits run in parallel, and so do those of the kinds that are compared.
     progress : callable, optional
@@ -208,9 +230,15 @@ def fit_table(
         raise InvalidParameterError(
             "explore", "can be combined with a budget only. Leave min_recall and confidence out."
         )
-    propensity = None
+    propensity = weight = None
     if labels is not None:
-        frame, target, bought, propensity = _of_receipts(table, labels, target, row_key)
+        if missing_labels == "weight" and (max_loss is not None or confidence is not None):
+            raise InvalidParameterError(
+                "missing_labels",
+                "must be refuse or drop where something is to be proved: rows without a label cannot prove it.",
+            )
+        receipts, own, target, weight = _of_receipts(table, labels, target, row_key, missing_labels)
+        frame, bought, propensity = receipts.X.assign(**own), receipts.bought, receipts.propensity
     elif not target:
         raise InvalidParameterError("target", "must name the column to predict; got none.")
     else:
@@ -257,6 +285,7 @@ def fit_table(
             fitted: BudgetedCascade = estimator._fit(
                 data.X[~is_proof],
                 data.y[~is_proof],
+                weight,
                 **_of_rows(~is_proof, bought, propensity),
                 progress=progress,
                 reads_numbers=reads_numbers,
@@ -299,17 +328,23 @@ def _of_rows(rows: Bools, bought: Any, propensity: Any) -> dict[str, Any]:
     }
 
 
-def _of_receipts(table: Any, labels: Any, target: str, row_key: str) -> tuple[Any, str, Any, Any]:
-    """Training table of receipts and their outcomes, its target, and what was bought with which propensity."""
+def _of_receipts(
+    table: Any, labels: Any, target: str, row_key: str, missing: str
+) -> tuple[Receipts, dict[str, Any], str, Floats | None]:
+    """Receipts with a label, their key and label as columns, the name of the target, and weights of the rows."""
     if not row_key:
         raise InvalidParameterError(
             "row_key", "must name the column of the keys that receipts and labels share."
+        )
+    if missing not in MISSING_LABELS:
+        raise InvalidParameterError(
+            "missing_labels", f"must be one of {', '.join(MISSING_LABELS)}; got {missing!r}."
         )
     if not isinstance(table, Receipts):
         table = Receipts.read(*([table] if isinstance(table, str | os.PathLike) else table), row_key=row_key)
     if isinstance(labels, str | os.PathLike):
         labels = read_table(labels, as_text=(row_key,))
-    others = [name for name in labels.columns if name != row_key]
+    others = [name for name in labels.columns if name not in (row_key, _CHANCE)]
     if row_key not in labels.columns or (target or (others[0] if len(others) == 1 else None)) not in others:
         raise InvalidParameterError(
             "labels",
@@ -322,9 +357,65 @@ def _of_receipts(table: Any, labels: Any, target: str, row_key: str) -> tuple[An
             "labels",
             f"must have a line for each {row_key!r}, and a target that is no column of the receipts.",
         )
-    by_key = dict(zip(labels[row_key].tolist(), labels[target], strict=True))
-    own = {row_key: table.key, target: table.labels(by_key)}
-    return table.X.assign(**own), target, table.bought, table.propensity
+    named = labels[labels[target].notna()]
+    of_rows, weight = table.labels(dict(zip(named[row_key], named[target], strict=True))), None
+    has_label = np.array([label is not None for label in of_rows])
+    if not has_label.all():
+        weight = _weights_of_labelled(table, labels, row_key, has_label, missing)
+        rows = np.flatnonzero(has_label)
+        table, of_rows = table.take(rows), of_rows[rows]
+    own = {row_key: table.key, target: np.array(of_rows.tolist())}
+    return table, own, target, weight
+
+
+def _weights_of_labelled(
+    receipts: Receipts, labels: Any, row_key: str, has_label: Bools, missing: str
+) -> Floats | None:
+    """Weights of the rows with a label, among some without; None where those are left out."""
+    lacks = f"{int((~has_label).sum()):,} of {len(has_label):,} rows have no label"
+    if missing == "refuse":
+        raise InvalidInputError(
+            f"{lacks}, such as that of the key {receipts.key[~has_label][0]!r}. If labels lack for reasons that have "
+            f'nothing to do with their value, such as time, leave these rows out: missing_labels="drop". If that '
+            f'depends on the answer or on columns that every row has, missing_labels="weight" lets the others stand '
+            f"for them. If some rows never get a label, obtain those of a random share."
+        )
+    if missing == "drop":
+        warnings.warn(
+            f"{lacks} and were left out. What the fit promises is of rows that get one.",
+            DoubtfulRowsWarning,
+            stacklevel=4,
+        )
+        return None
+    if _CHANCE in labels.columns:
+        chance, how = receipts.labels(dict(zip(labels[row_key], labels[_CHANCE], strict=True))), "given"
+        of_labelled = chance[has_label].astype(np.float64)
+        if not np.all((of_labelled > 0.0) & (of_labelled <= 1.0)):
+            raise InvalidParameterError(
+                "labels",
+                f"must have in {_CHANCE!r} the probability with which a row gets a label, in (0, 1].",
+            )
+    else:
+        levels, answer = np.unique(receipts.answer, return_inverse=True)
+        is_level = len(levels) <= 255
+        known = (receipts.bought.to_numpy() > 0).all(axis=0)
+        numbers = receipts.X.loc[:, known].select_dtypes("number").to_numpy(dtype=np.float64)
+        shown = np.column_stack([numbers, receipts.cost, answer if is_level else receipts.answer])
+        every = estimated_chance(shown, has_label, None, len(levels) if is_level else 0)
+        of_labelled, how = every[has_label], "estimated from the answer, the cost and what every row has"
+        if (every < LEAST_CHANCE_OF_LABEL).mean() > SHARE_WITHOUT_CHANCE:
+            raise InvalidInputError(
+                f"{lacks}, and {(every < LEAST_CHANCE_OF_LABEL).mean():.0%} of the rows are of a kind that hardly ever "
+                f"gets one, so that no row can stand for them. Obtain labels of a random share of all rows."
+            )
+    warnings.warn(
+        f"{lacks}; the others stand for them, by probabilities of getting a label that are {how}. This is right if the "
+        f"label itself has no say in whether it is known.",
+        DoubtfulRowsWarning,
+        stacklevel=4,
+    )
+    weight: Floats = 1.0 / np.maximum(of_labelled, LEAST_CHANCE_OF_LABEL)
+    return weight / weight.mean()
 
 
 def labels_by_name(parameter: str, shares: Any, classes: Labels) -> Any:

@@ -213,11 +213,9 @@ class Sampled:
         weighted: Floats = excess * (1.0 + np.where(excess > 0.0, more * sensitivity, more / sensitivity))
         return weighted
 
-    def rejects(
-        self, total: Floats, stakes: Floats, n_lacking: int, limit: float, confidence: float
-    ) -> Bools:
-        """Mask of rejections, from the log-wealth of stakes on rows that bought everything; others have no excess."""
-        total = (total.T + n_lacking * np.log1p(stakes * limit)).T.reshape(len(stakes), -1)
+    def rejects(self, total: Floats, stakes: Floats, n_others: int, limit: float, confidence: float) -> Bools:
+        """Mask of rejections, from the log-wealth of stakes on some rows; the others have no excess."""
+        total = (total.T + n_others * np.log1p(stakes * limit)).T.reshape(len(stakes), -1)
         left_out = np.full((len(STAKES) + len(_SMALL_STAKES) - len(stakes), total.shape[1]), -np.inf)
         return rejects(np.vstack([total, left_out]), confidence)
 
@@ -266,8 +264,9 @@ def sampled_tests(
 
     def of_class(label: Any) -> Bools:
         limit, own = limits[label], excess[:, classes[label]]
+        own, n_rows = own[:, own.any(axis=0)], own.shape[1] + n_lacking[label]
         total = np.array([np.log1p(stake * (limit - own)).sum(axis=1) for stake in stakes])
-        return sample.rejects(total, stakes, n_lacking[label], limit, confidence)
+        return sample.rejects(total, stakes, n_rows - own.shape[1], limit, confidence)
 
     def result(place: int) -> TestResult:
         each = []

@@ -153,18 +153,18 @@ class Receipts:
         own = {"answer": self.answer, "cost": self.cost, "bought": lists[0], "propensity": lists[1]}
         return with_values(pd.DataFrame({row_key: self.key, **own}), self.X)
 
+    def take(self, rows: Ints) -> "Receipts":
+        """Some of the rows."""
+        X, bought, propensity = (
+            frame.iloc[rows].reset_index(drop=True) for frame in (self.X, self.bought, self.propensity)
+        )
+        return Receipts(X, bought, propensity, self.key[rows], self.answer[rows], self.cost[rows])
+
     def labels(self, by_key: Mapping[Any, Any]) -> Labels:
-        """Labels of the rows, from those by key, compared as text; rows without one are refused."""
-        keys, by_key = list(map(str, self.key.tolist())), {str(key): label for key, label in by_key.items()}
-        lacking = [key for key in keys if key not in by_key]
-        if lacking:
-            raise InvalidInputError(
-                f"{len(lacking):,} of {len(keys):,} rows have no label, such as that of the key {lacking[0]!r}. If "
-                f"labels are late for a reason that has nothing to do with their value, leave these rows out of the "
-                f"receipts. If only rows with some answers get a label, obtain labels of a random share, and weight "
-                f"those."
-            )
-        return np.array([by_key[key] for key in keys])
+        """Labels of the rows, from those by key, compared as text; None where there is none."""
+        by_key = {str(key): label for key, label in by_key.items()}
+        labels = [by_key.get(str(key)) for key in self.key.tolist()]
+        return np.array(labels, dtype=object if None in labels else None)
 
 
 def bought_as_text(order: Ints, propensity: Floats, names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -491,7 +491,7 @@ def _support(
         if bought.propensity is not None:
             chance[:, place] = bought.chance_of(columns, prices.group_of)
         elif not has_all.all():
-            chance[:, place] = estimated_chance(known, has_all, rows.folds[:n_rows], rows.task)
+            chance[:, place] = estimated_chance(known, has_all, rows.folds[:n_rows], len(rows.task.classes))
     return holds, np.maximum(chance, LEAST_PROPENSITY)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.engine.full.crossfit import assign_folds
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.table.table import Table
 from thrifty.engine.tasks.task import Task
@@ -128,8 +127,7 @@ def chance_of_all(
     if bought.propensity is not None:
         return has_all, bought.chance_of(columns, prices.group_of)
     known = known_columns(X, y, task, bought)
-    folds = assign_folds(_N_FOLDS, known, y, has_all, 0)
-    return has_all, np.maximum(estimated_chance(known, has_all, folds, task), LEAST_PROPENSITY)
+    return has_all, np.maximum(estimated_chance(known, has_all, None, len(task.classes)), LEAST_PROPENSITY)
 
 
 def known_columns(X: Floats, y: Floats, task: Task, bought: Bought) -> Floats:
@@ -138,9 +136,10 @@ def known_columns(X: Floats, y: Floats, task: Task, bought: Bought) -> Floats:
     return np.column_stack([X[:, known], coded_targets(task, y)])
 
 
-def estimated_chance(known: Floats, has_all: Bools, folds: Ints, task: Task) -> Floats:
-    """Probability, out of fold, of having bought."""
-    chance, of_class = np.empty(len(known)), [known.shape[1] - 1] if 0 < len(task.classes) <= 255 else None
+def estimated_chance(known: Floats, has_all: Bools, folds: Ints | None, n_levels: int) -> Floats:
+    """Probability, out of fold, of having bought; the last column has so many levels, or numbers where it has none."""
+    folds = np.arange(len(known)) % _N_FOLDS if folds is None else folds
+    chance, of_class = np.empty(len(known)), [known.shape[1] - 1] if 0 < n_levels <= 255 else None
     for fold in np.unique(folds):
         learn, held = folds != fold, folds == fold
         if len(np.unique(has_all[learn])) < 2:
