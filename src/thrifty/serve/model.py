@@ -115,11 +115,6 @@ class Model:
         self.remote = remote
         self.controller: BudgetController | BudgetsController | None = None
         self.resources = self.chain.price_list.resources
-        if providers and self.resources is not None:
-            raise InvalidInputError(
-                f"what a provider sells is billed in one resource; prices of this system are in "
-                f"{', '.join(self.resources.names)}. Leave the providers out, or fit it with one price each."
-            )
         self.drift: Drift | None = None
         self.routes = (*map(str, range(self.chain.n_stages)), "full", "none")  # -1 is the last one
         self._explore = config.explore
@@ -308,7 +303,11 @@ class Model:
         """Cost of the rows on their way, by the prices of each row where they differ; and that in each resource."""
         if self.resources is not None:
             point = self.chain if self.controller is None else self.controller.chain_at_setpoint
-            costs = point.costs(self._reader(cells), walk)
+            if self.providers:
+                each = [cost_at_hand(one, is_free=True)[one.places(walk)] for one in self.chain.by_resource]
+                costs = np.stack(each, axis=1)
+            else:
+                costs = point.costs(self._reader(cells), walk)
             return (costs * self.resources.rates).sum(axis=1), dict(
                 zip(self.resources.names, costs.T, strict=True)
             )

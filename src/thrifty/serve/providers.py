@@ -120,7 +120,11 @@ class Buyer:
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
         order, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
         in_order = np.argsort(order)
-        return Answered(chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons)
+        costs = reader.costs(everyone, ledger.calls(everyone))
+        named = {} if costs is None else {name: costs[name].to_numpy() for name in costs}
+        return Answered(
+            chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons, costs=named
+        )
 
 
 def to_full(chain: Chain) -> Chain:
