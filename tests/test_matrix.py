@@ -368,7 +368,7 @@ REFUSED = {
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
     (RESOURCES, "hold_budget"): "must name its resources",
-    **{(RESOURCES, name): "in one resource" for name in ("device", "behind")},
+    (RESOURCES, "behind"): "in one resource",
     (EXPLORES, "device"): "explore",
     (EXPLORES, "behind"): "must not explore",
     (PRICED, "device"): "needs probabilities",
