@@ -105,7 +105,7 @@ def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
     special = {
         WORDS: "words",
-        ROUTER: "models",
+        **dict.fromkeys(ROUTERS, "models"),
         **dict.fromkeys(TREES, "parted"),
         CASCADES[1]: 0,
     }
@@ -230,9 +230,10 @@ TWO = Prices({name: {"dollars": COSTS[name], "minutes": MINUTES[name]} for name 
 DISCOUNT = Prices(COSTS, discounts={"one picture": (["texture", "area"], 1.5)})
 
 CHAINS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS, *RANKINGS, *OTHERS)
-ROUTER, MODEL_PRICES = "ModelRouter", {"cheap": 1.0, "middle": 2.5, "dear": 6.0}
+ROUTERS = ROUTER, PLANNER = "ModelRouter", "ModelRouter with prices of columns"
+MODEL_PRICES = {"cheap": 1.0, "middle": 2.5, "dear": 6.0}
 CASCADES = ("CascadeClassifier", "CascadeRegressor")
-THINGS = (*CHAINS, ROUTER, *CASCADES)
+THINGS = (*CHAINS, *ROUTERS, *CASCADES)
 
 
 def model_cascades():
@@ -252,12 +253,17 @@ def model_cascades():
     return dict(zip(CASCADES, made, strict=True))
 
 
-def model_router():
-    """A router on a table, which asks one model about each row."""
+def model_routers():
+    """Routers on a table, which ask one model about each row; before that, one of them buys columns."""
     table, quality = rows_of("models")
+    prices = Prices({"radius": 0.4, "texture": 0.2}, default=0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
-        return ModelRouter(MODEL_PRICES, budget=3.0).fit(table[TRAIN], quality[TRAIN])
+        routers = ModelRouter(MODEL_PRICES, budget=3.0), ModelRouter(MODEL_PRICES, budget=3.0, prices=prices)
+        return {
+            name: router.fit(table[TRAIN], quality[TRAIN])
+            for name, router in zip(ROUTERS, routers, strict=True)
+        }
 
 
 def reads_words():
@@ -335,7 +341,7 @@ def every_thing():
     alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
     behind = ranker(FrozenEstimator(alone)).fit(table[VAL], y[VAL])
     rankings = dict(zip(RANKINGS, (alone, from_bytes(to_bytes(alone)), behind), strict=True))
-    return made | several | numbers | rankings | other_things() | {ROUTER: model_router()} | model_cascades()
+    return made | several | numbers | rankings | other_things() | model_routers() | model_cascades()
 
 
 @pytest.fixture(params=THINGS)
@@ -357,11 +363,12 @@ REFUSED = {
     (FUNCTION, "providers"): "come from a function",
     (BY_ROW, "providers"): "differ by row",
     **{(name, "device"): "this one ranks" for name in RANKINGS},
-    **{(name, "device"): f"the {name} asks models instead" for name in (ROUTER, *CASCADES)},
+    **{(name, "device"): f"the {name.split()[0]} asks models instead" for name in (*ROUTERS, *CASCADES)},
     **{(name, "device"): "chain in front of a chain" for name in THINGS if " before a " in name},
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
-    **{(RESOURCES, name): "in one resource" for name in ("hold_budget", "device", "behind")},
+    (RESOURCES, "hold_budget"): "must name its resources",
+    (RESOURCES, "behind"): "in one resource",
     (EXPLORES, "device"): "explore",
     (EXPLORES, "behind"): "must not explore",
     (PRICED, "device"): "needs probabilities",
@@ -407,7 +414,7 @@ def assert_same_answers(found, expected):
 
 def test_it_predicts_labels_and_probabilities_that_agree(thing, rows):
     table, y = rows
-    if thing[0] in (*NUMBERS, *RANKINGS, ROUTER, CASCADES[1]):
+    if thing[0] in (*NUMBERS, *RANKINGS, *ROUTERS, CASCADES[1]):
         assert thing[1].score(table[NEW], y[NEW]) > 0.5
         return
     predicted, probability = thing[1].predict(table[NEW]), thing[1].predict_proba(table[NEW])
@@ -428,7 +435,7 @@ def test_one_row_alone_is_answered_and_billed_as_the_first_of_a_batch(thing, row
         assert_same_answers(said(thing[1], one), said(thing[1], batch)[:1])
         # A router expects costs by a linear model, which adds through a BLAS.
         np.testing.assert_allclose(
-            paid_by(thing[1], one), paid_by(thing[1], batch)[:1], rtol=1e-12 * (thing[0] == ROUTER), atol=0.0
+            paid_by(thing[1], one), paid_by(thing[1], batch)[:1], rtol=1e-12 * (thing[0] in ROUTERS), atol=0.0
         )
 
 
@@ -448,14 +455,14 @@ def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
     if thing[0] in CASCADES:  # which asks its models itself
         assert not hasattr(thing[1], "buy")
         return
-    if thing[0] == ROUTER:
-        bought = {name: lambda some, name=name: [f"{name} says"] * len(some) for name in thing[1].pool_}
+    if thing[0] in ROUTERS:
+        bought = {name: lambda some, name=name: [f"{name} says"] * len(some) for name in MODEL_PRICES}
         receipt = thing[1].buy(bought, table[NEW])
         assert receipt.answer.tolist() == [f"{name} says" for name in thing[1].predict(table[NEW])]
         np.testing.assert_array_equal(receipt.route, thing[1].route(table[NEW]))
         np.testing.assert_allclose(receipt.cost, paid_by(thing[1], table[NEW]))
         assert receipt.names == tuple(thing[1].pool_)
-        assert np.array_equal(receipt.bought.argmax(axis=1), receipt.route)
+        assert np.array_equal(receipt.bought[:, :3].argmax(axis=1), receipt.route)
         return
     receipt = door("buy", thing, lambda one: one.buy(source, row_key=table[NEW].index))
     if receipt is not None:
@@ -478,6 +485,8 @@ def walked(one, table, row):
     """A session that is given whatever it asks for."""
     if isinstance(one, ModelRouter):
         session = one.start(table.iloc[row])
+        while session.next_purchase.columns:
+            session.give({name: table[name].iloc[row] for name in session.next_purchase.columns})
         return session.give(session.next_purchase.name)
     if hasattr(one, "models_"):
         session = one.start(table.iloc[row], key=table.index[row])
@@ -517,7 +526,7 @@ def test_one_row_after_another_goes_the_way_that_it_goes_in_a_batch(thing, rows)
             assert [one.model for one in sessions] == thing[1].route(table).tolist()
         else:
             assert_same_answers([one.answer for one in sessions], thing[1].predict(table))
-        if thing[0] not in (ROUTER, *CASCADES):
+        if thing[0] not in (*ROUTERS, *CASCADES):
             assert [one.route for one in sessions] == thing[1].route(table).tolist()
         np.testing.assert_allclose([one.cost for one in sessions], paid_by(thing[1], table))
 
@@ -530,7 +539,9 @@ def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, ro
         answered = thing[1].route(some) if thing[0] in CASCADES else thing[1].predict(some)
         assert_same_answers([one.answer for one in told], answered)
         np.testing.assert_allclose([one.cost for one in told], paid_by(thing[1], some))
-        begins = "next: ask" if thing[0] == ROUTER else "asked" if thing[0] in CASCADES else "stage 0"
+        begins = (
+            ("next: ask", "bought") if thing[0] in ROUTERS else "asked" if thing[0] in CASCADES else "stage 0"
+        )
         assert all(str(one).startswith(begins) for one in told)
 
 
@@ -571,7 +582,7 @@ def test_it_is_exported_for_a_device_or_refused_in_words(thing, tmp_path):
 @pytest.mark.slow
 def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, rows):
     table, y = rows
-    every_point = thing[0] in (ROUTER, *CASCADES)
+    every_point = thing[0] in (*ROUTERS, *CASCADES)
     chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])], every_point=every_point)
     there = chosen.on([evidence_of(thing[1], table[NEW], y[NEW])])
     assert len(there) == len(chosen) >= 1
@@ -608,7 +619,7 @@ def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
 
     def act(one):
         proved = one.certified(table[NEW], y[NEW], max_loss=limit)
-        if thing[0] in (ROUTER, *CASCADES):
+        if thing[0] in (*ROUTERS, *CASCADES):
             return proved, proved.certificate_
         candidates = Frontier.from_evidence([evidence_of(one, table[VAL], y[VAL])], against_full=True)
         return proved, certify(candidates.on([evidence_of(one, table[NEW], y[NEW])]), max_loss=limit)
@@ -652,7 +663,7 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
         again = again.with_prices(TOLD.by_row)
     assert np.array_equal(paid_by(again, table[NEW]), paid_by(thing[1], table[NEW]))
     assert len(again.frontier_) == len(thing[1].frontier_)
-    if thing[0] == ROUTER:
+    if thing[0] in ROUTERS:
         assert again.predict(table[NEW]).tolist() == thing[1].predict(table[NEW]).tolist()
         return
     ours, theirs = (one.frontier_.evidence[0].strata for one in (again, thing[1]))
@@ -675,7 +686,7 @@ def test_it_has_a_report(thing, rows):
     constant = (
         "constant" if thing[0] in NUMBERS else "random order" if thing[0] in RANKINGS else "majority class"
     )
-    if thing[0] in (ROUTER, *CASCADES):
+    if thing[0] in (*ROUTERS, *CASCADES):
         assert "best single model" in page
         assert ("cheap alone" in page) == (thing[0] in CASCADES)
         # Where two points are mixed, a report of a cascade draws rows by what they hold.
@@ -844,7 +855,7 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
         ]
     )
     told = capsys.readouterr()
-    if thing[0] == ROUTER:
+    if thing[0] in ROUTERS:
         assert code == 0, told.err
         answers = pd.read_csv(tmp_path / "a.csv")
         assert answers["model"].tolist() == thing[1].predict(table[NEW]).tolist()

@@ -96,14 +96,6 @@ def test_costs_is_prices_with_a_note_and_hidden_from_help(run, files, refused, t
         assert "--costs" not in shown
 
 
-def test_prices_of_a_log_are_those_of_its_models(refused, tmp_path):
-    log = tmp_path / "log.csv"
-    log.write_text("id,model,quality\n1,a,1\n")
-    told = refused("route", log, "--prices", log, "-o", tmp_path / "r.thrifty")
-    assert "Give the models with their prices as --models" in told
-    assert "as --models" in refused("route", log, "-o", tmp_path / "r.thrifty")
-
-
 def test_the_notes_of_a_fit_are_in_its_json(run, files, small_fits, tmp_path):
     goal = ("--target", "label", "--full", "svm", "--jobs", 1, "-o", tmp_path / "s.thrifty", "--json")
     told = json.loads(run("fit", files.train, *goal).out)

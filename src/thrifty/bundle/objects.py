@@ -47,7 +47,7 @@ from thrifty.engine.full.model import AbsentFull, EstimatorFull, FullModel, Prec
 from thrifty.engine.full.seconds import Seconds
 from thrifty.engine.full.stored import Impute, KernelScores, LinearScores, Scale, StoredModel, stored_model_of
 from thrifty.engine.prices.billing import Discounts, ForgottenFunction, PriceList, Resources, RowPrices
-from thrifty.engine.prices.prices import Prices, check_models
+from thrifty.engine.prices.prices import Prices, check_models, resolve_prices
 from thrifty.engine.table.columns import ColumnType, Levels, level_text
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.training import Spread
@@ -60,8 +60,18 @@ from thrifty.engine.trees.ensemble import children_of
 from thrifty.engine.trees.other_libraries import ForeignTrees
 from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.chain import Chain
+from thrifty.engine.walk.column_plan import Plan
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
-from thrifty.engine.walk.next_model import AtRates, Cascades, Log, Pooling, Programme, Routes, Thresholds
+from thrifty.engine.walk.next_model import (
+    AtRates,
+    Cascades,
+    ColumnSets,
+    Log,
+    Pooling,
+    Programme,
+    Routes,
+    Thresholds,
+)
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.stage import (
     BoostedStage,
@@ -108,7 +118,9 @@ _PLAIN: tuple[type, ...] = (
     *(
         AtRates,
         Cascades,
+        ColumnSets,
         Log,
+        Plan,
         Pooling,
         Programme,
         Routes,
@@ -380,6 +392,7 @@ class SavedRouter:
     after: dict[str, Any] | None = None
     more: Ints | None = None
     more_shares: Floats | None = None
+    prices: Prices | None = None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
@@ -400,6 +413,7 @@ class SavedRouter:
             router.after,
             router.policy_.more,
             router.policy_.more_shares,
+            None if router.prices is None else resolve_prices(None, router.prices, Prices()),
         )
 
     def restored(self) -> ModelRouter:
@@ -416,7 +430,7 @@ class SavedRouter:
         if len(shares) != len(points) or not is_inside:
             raise _refused("share", "mix points of the frontier", self.share)
         router = ModelRouter(
-            prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after
+            prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after, self.prices
         )
         return router.restored(self.state, (points, shares), self.certificate)
 

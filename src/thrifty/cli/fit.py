@@ -403,7 +403,13 @@ def route(
             "log, or its columns cost_dollars, cost_seconds and so on."
         ),
     ] = None,
-    prices: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            help="Prices of the columns of the log, in the unit of the costs of models; CSV or JSON as for `fit`. "
+            "By default, columns are free."
+        ),
+    ] = None,
     budget: Annotated[
         list[str] | None,
         typer.Option(
@@ -425,14 +431,11 @@ def route(
     from thrifty.cli.options import read_amounts
     from thrifty.cli.system import frontier_numbers
     from thrifty.engine.prices.billing import amount_text
+    from thrifty.engine.prices.prices import Prices
     from thrifty.engine.table.files import read_table
     from thrifty.learners.routing.log_files import pivot_log, read_models
     from thrifty.learners.routing.router import ModelRouter
 
-    if prices is not None:
-        raise InvalidInputError(
-            "--prices are of columns, and those of a log are free. Give the models with their prices as --models."
-        )
     check_output(out)
     with notes_of_warnings():
         frame = read_table(log)
@@ -444,8 +447,11 @@ def route(
                 f"{log} has no column cost: give the models with their prices as --models."
             )
         priced: Any = names if price_of is None else {name: price_of[name] for name in names}
+        of_columns = None if prices is None else Prices.read(prices)
+        if of_columns is not None and hasattr(X, "columns"):
+            of_columns = of_columns.of_columns(list(X.columns))
         wanted = read_amounts("--budget", budget)
-        router = ModelRouter(priced, wanted, max_asks, confidence, seed).fit(X, **arrays)
+        router = ModelRouter(priced, wanted, max_asks, confidence, seed, prices=of_columns).fit(X, **arrays)
         n_rows = len(arrays["quality"])
         save(router, out)
     frontier, resources = router.frontier_, router.state_.resources

@@ -140,7 +140,7 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
     names = list(router.model_prices)
     X, arrays = pivot_log(frame, path)
     place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
-    missing = [name for name in router.pool_ if name not in place_of]
+    missing = [name for name in router.state_.models if name not in place_of]
     if missing:
         raise InvalidInputError(f"{path} must have lines of the model {missing[0]!r}, which may be asked.")
     if X is None:
@@ -417,8 +417,9 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
             f"More than {quantity(expected)} per row buys nothing more: the budget of {budget:g} is not spent."
         )
     if held is not None:
+        shown = costs_text(held) if isinstance(held, dict) else quantity(held)
         print_text(
-            f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
+            f"The budget of {shown} was held on these rows together: in another file a row may be answered "
             f"by another stage."
         )
     if max_loss is not None:

@@ -48,7 +48,7 @@ from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.engine.walk.policy import SLACK
 from thrifty.errors import InvalidInputError, listed
-from thrifty.learners.routing.logs import costs_in, costs_of, logged_parts, matrix, row_keys
+from thrifty.learners.routing.logs import costs_in, costs_of, logged_parts, matrix, row_keys, split_cost
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
@@ -755,7 +755,8 @@ def _measure_router(
     # The models alone: the best one takes the part of the full model.
     single_quality = matrix("quality", log["quality"], state.names, len(X)).astype(np.float64)[whole]
     if resources is None:
-        single_cost = costs_of(X, log["cost"], log["answers"], router.model_prices, len(X))[whole]
+        cost = split_cost(log["cost"], state.names, state.groups, state.column_prices, len(X))[0]
+        single_cost = costs_of(X, cost, log["answers"], router.model_prices, len(X))[whole]
         costs, of_best = None, []
     else:
         each = costs_in(resources.names, X, log["cost"], log["answers"], router.model_prices, len(X))[whole]
@@ -776,7 +777,7 @@ def _measure_router(
     )
     known_constant = float(scale(single_quality[:, cheapest].mean())) if is_known[cheapest] else None
     asked = [
-        np.column_stack([(walk.asked == model).any(axis=1) for model in range(new.log.n_models)])
+        np.column_stack([(walk.asked == model).any(axis=1) for model in range(new.log.n_purchases)])
         for walk in walks
     ]
     in_pool = [model for model, name in enumerate(state.pool) if name == state.names[best]]
@@ -899,9 +900,10 @@ def _router_receipts(
 ) -> tuple[tuple[str, str], ...]:
     """Some rows, and what was asked, paid and decided."""
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
+    groups = router.state_.groups
     names, resources = router.state_.names, router.state_.resources
     logged: dict[str, Any] = {
-        name: part[rows] for name, part in logged_parts(log, names, len(X), resources).items()
+        name: part[rows] for name, part in logged_parts(log, names, len(X), resources, groups).items()
     }
     if resources is not None and "cost" in logged:
         logged["cost"] = dict(zip(resources.names, np.moveaxis(logged["cost"], 2, 0), strict=True))

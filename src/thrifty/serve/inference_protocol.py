@@ -625,6 +625,8 @@ class Answered:
         Models of a cascade that were asked about each row.
     purchases : Purchases, optional
         What rows bought, where receipts are kept.
+    costs : dict of str to ndarray of shape (n_rows,)
+        What each row paid in each of several resources; ``cost`` is then their sum at exchange rates.
     """
 
     task: Task
@@ -638,6 +640,7 @@ class Answered:
     routes: tuple[str, ...] = ()
     asked_models: Bools | None = None
     purchases: "Purchases | None" = None
+    costs: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def answer(self) -> Any:
@@ -699,7 +702,8 @@ class Answered:
 
     def columns(self, names: Collection[str]) -> dict[str, Any]:
         """Values of outputs by their names; numbers that are predicted have no probability."""
-        values = {name: getattr(self, name) for name in names}
+        by_resource = {f"cost_{name}": paid for name, paid in self.costs.items()}
+        values = {name: by_resource[name] if name in by_resource else getattr(self, name) for name in names}
         if self.routes and "route" in values:
             values["route"] = [self.routes[place] for place in self.route.tolist()]
         return {name: column for name, column in values.items() if column is not None}

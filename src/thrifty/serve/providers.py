@@ -25,7 +25,7 @@ from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.engine.walk.propensity import purchases_of
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
-from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController, BudgetsController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import Answered, Purchases, RequestCells, RequestRows
 
@@ -79,7 +79,7 @@ class Buyer:
     def answer(
         self,
         cells: RequestCells,
-        controller: BudgetController | None,
+        controller: BudgetController | BudgetsController | None,
         policy: Policy,
         explored: Bools | None = None,
         chance_of_full: Floats | None = None,
@@ -130,7 +130,11 @@ class Buyer:
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
         rows_of, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
         in_order = np.argsort(rows_of)
-        answered = Answered(chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons)
+        costs = reader.costs(everyone, ledger.calls(everyone))
+        named = {} if costs is None else {name: costs[name].to_numpy() for name in costs}
+        answered = Answered(
+            chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons, costs=named
+        )
         if chance_of_full is None:
             return answered
         bought = reader.cells(everyone)[0] | came

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +45,8 @@ class PricedModels:
         What qualities and costs are called in explanations.
     resources : Resources or None
         Several resources that answers cost; single costs are then sums at their exchange rates.
+    columns : tuple of str or None
+        Names of the columns of rows, where they have any.
     """
 
     names: tuple[str, ...]
@@ -59,6 +61,7 @@ class PricedModels:
     quality_name: str = "quality"
     unit: str = ""
     resources: Resources | None = None
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,11 @@ class ModelSession(Session):
     def __init__(self, models: PricedModels, x: Any, log: Log, *, follows: int) -> None:
         self._models, self._x, self._log, self._number = models, x, log, follows
         _, self._rules, self._place = models.mixed_rules[follows]
+        self._n_models = log.n_models
+        if log.cells is not None and log.columns is not None:  # those that cost are bought first
+            is_free = np.isin(np.arange(log.cells.shape[1]), log.columns.free)
+            cells = np.where(is_free, log.cells, np.nan)
+            self._log = replace(log, cells=cells)
         self._returned: list[tuple[int, Any, float]] = []
         self._failed: set[int] = set()
         self._compared: dict[int, str] = {}
@@ -155,6 +163,7 @@ class ModelSession(Session):
 
     def _decide(self) -> None:
         self._purchase: Purchase | None = None
+        self._log = self._log.knowing(self._asked)
         if not self._is_substitute:
             self._step: Step = self._rules.decide(self._place, self._asked, self._log)
             if self._step.bar is not None and self._returned:
@@ -167,7 +176,9 @@ class ModelSession(Session):
                 self._compared[self._returned[-1][0]] = f"{words} {bar:.3f}"
         ask, best = int(self._step.ask[0]), int(self._step.answer[0])
         if best in self._failed:
-            answered = [model for model in self._asked if model not in self._failed]
+            answered = [
+                model for model in self._asked if model not in self._failed and model < self._n_models
+            ]
             best = max(answered, key=lambda model: self._log.prior[0, model], default=-1)
             # The policy is at its end: the first answer of another model is taken.
             self._is_substitute = ask < 0 and best < 0
@@ -178,7 +189,8 @@ class ModelSession(Session):
 
     def _substitute(self) -> int:
         """Model to ask where all that the policy asked have failed: the best not dearer one, else the cheapest."""
-        prior, cost, asked = self._log.prior[0], self._log.expected[0], self._asked
+        prior, cost = self._log.prior[0], self._log.expected[0]
+        asked = [model for model in self._asked if model < self._n_models]
         left = [model for model in range(len(prior)) if model not in asked]
         limit = max(cost[model] for model in asked)
         within = [model for model in left if cost[model] <= limit]
@@ -199,7 +211,7 @@ class ModelSession(Session):
             by_resource = None
             if resources is not None and expected is not None:
                 by_resource = resources.named(expected[0, self._next])
-            self._purchase = Purchase(name, price, why=why, prices=by_resource)
+            self._purchase = Purchase(name, price, self._columns_of(self._next), why, by_resource)
         return self._purchase
 
     @property
@@ -227,9 +239,18 @@ class ModelSession(Session):
         """Expected quality of the answer at hand; NaN where the rule has no estimate."""
         return float(self._step.value[0])
 
+    def _columns_of(self, purchase: int) -> tuple[Any, ...]:
+        """Columns that a purchase brings, by their names or numbers; none of an answer."""
+        if purchase < self._n_models:
+            return ()
+        assert self._log.columns is not None
+        columns = self._log.columns.groups[purchase - self._n_models].tolist()
+        names = self._models.columns
+        return tuple(columns if names is None else [names[column] for column in columns])
+
     @property
     def asked(self) -> tuple[str, ...]:
-        """Models that were asked, in order."""
+        """Models that were asked, and groups of columns that were bought, in order."""
         return tuple(self._models.names[model] for model, _, _ in self._returned)
 
     @property
@@ -308,12 +329,12 @@ class ModelSession(Session):
         return float((paid * resources.rates).sum()), resources.named(paid)
 
     def give(self, answer: Any, cost: Any = None, evidence: Any = None) -> Self:
-        """Give the answer of the model that ``next_purchase`` names.
+        """Give the answer of the model, or the values of the columns, that ``next_purchase`` names.
 
         Parameters
         ----------
         answer : object
-            Its answer; None where nothing could be parsed.
+            Its answer; None where nothing could be parsed. Of columns their values, in their order or by name.
         cost : float, or dict of resource to float, optional
             Billed amount; by default that of the price of the model, or the expected cost.
         evidence : float or array-like of shape (n_classes,), optional
@@ -325,16 +346,23 @@ class ModelSession(Session):
             )
         models, model = self._models, self._next
         paid, share = self._expected(model), self._log.share_after(model, self._asked)
+        brings = self._columns_of(model)
         if models.resources is not None:
             paid, by_resource = self._paid_in(model, cost)
             self.costs = {name: amount + by_resource[name] for name, amount in (self.costs or {}).items()}
-        elif cost is None:
+        elif cost is None and not brings:
             price: Any = price_of_answer(models.prices[model], self._x, answer)
             paid = paid if price is None else price * share
-        else:
+        elif cost is not None:
             paid = check_amount("cost", cost)
         self._log.cost[0, model] = paid / share if share > 0.0 else self._log.expected[0, model]
         is_failed = model in self._failed
+        if brings:
+            self._write_cells(model, None if is_failed else answer, brings)
+            self._returned.append((model, answer, paid))
+            self.cost += paid
+            self._decide()
+            return self
         if evidence is None and answer is not None and self.evidence_of is not None:
             evidence = self.evidence_of(models.names[model], answer)
         if self._log.answers is not None:
@@ -355,6 +383,27 @@ class ModelSession(Session):
         self.cost += paid
         self._decide()
         return self
+
+    def _write_cells(self, purchase: int, values: Any, names: tuple[Any, ...]) -> None:
+        """Write values of columns into the log; those of a purchase that failed stay unknown."""
+        assert self._log.cells is not None
+        assert self._log.columns is not None
+        if values is None:
+            return
+        if isinstance(values, Mapping):
+            lacking = [name for name in names if name not in values]
+            if lacking:
+                raise InvalidInputError(
+                    f"values must have {lacking[0]!r}, a column of {self._models.names[purchase]!r}."
+                )
+            values = [values[name] for name in names]
+        cells = np.asarray(values, dtype=np.float64).reshape(-1)
+        if len(cells) != len(names):
+            raise InvalidInputError(
+                f"{self._models.names[purchase]!r} has {len(names)} columns, {', '.join(map(str, names))}; got "
+                f"{len(cells)} values."
+            )
+        self._log.cells[0, self._log.columns.groups[purchase - self._n_models]] = cells
 
     def _code(self, model: int, answer: Any) -> int:
         """Number of an answer, equal where answers are."""
@@ -402,11 +451,15 @@ class ModelSession(Session):
     def _lines(self) -> list[str]:
         names, codes, lines = self._models.names, self._log.answers, []
         for number, (model, _, paid) in enumerate(self._returned):
+            if model >= self._n_models:
+                failed = "; it failed" if model in self._failed else ""
+                lines.append(f"bought {names[model]} (paid {paid:.3g}{self._models.unit}){failed}")
+                continue
             prior = np.clip(self._log.prior[0, model], 0.0, 1.0)
             words = f"asked {names[model]} (paid {self._in_words(paid, model)}), expected "
             words += f"{self._models.quality_name} {prior:.3f}"
             words += f"; {self._compared[model]}" if model in self._compared else ""
-            before = [other for other, _, _ in self._returned[:number]]
+            before = [other for other, _, _ in self._returned[:number] if other < self._n_models]
             if codes is not None and codes[0, model] == UNPARSED:
                 words += "; its answer could not be parsed"
             elif codes is not None and before and codes[0, model] != UNCOMPARED:

@@ -79,8 +79,94 @@ def log_chance(chance: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
+class ColumnSets:
+    """Columns that cost, bought in groups, and what is expected of each model at each set of groups that is held.
+
+    Purchases are numbered from the models on: group ``g`` is purchase ``n_models + g``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The groups.
+    groups : tuple of ndarray
+        Columns that each delivers.
+    free : ndarray of int
+        Columns that cost nothing.
+    sets : ndarray of shape (n_sets, n_groups), bool
+        Sets of groups that a row may hold; the first one is empty.
+    predictors : tuple
+        For each set, what predicts quality and cost of the models from its columns and the free ones; None without any.
+    means : ndarray of shape (2, n_models)
+        Mean quality and cost of the models, where nothing is known.
+    """
+
+    names: tuple[str, ...]
+    groups: tuple[Ints, ...]
+    free: Ints
+    sets: Bools
+    predictors: tuple[Any, ...]
+    means: Floats
+
+    @cached_property
+    def places(self) -> dict[tuple[int, ...], int]:
+        """Place of each set, by the numbers of its groups."""
+        return {tuple(np.flatnonzero(held).tolist()): place for place, held in enumerate(self.sets)}
+
+    def columns(self, held: Sequence[int]) -> Ints:
+        """Columns of a row that holds some groups, the free ones included, in rising order."""
+        parts = [self.free, *(self.groups[group] for group in held)]
+        return np.sort(np.concatenate(parts)).astype(np.intp)
+
+    def place(self, asked: Sequence[int]) -> int:
+        """Place of the set that a row holds after some purchases; of the largest one in it that is known."""
+        n_models = self.means.shape[1]
+        held = tuple(one - n_models for one in sorted(asked) if one >= n_models)
+        if held in self.places:
+            return self.places[held]
+        return max((len(one), place) for one, place in self.places.items() if set(one) <= set(held))[1]
+
+    def predict(self, place: int, cells: Floats) -> tuple[Floats, Floats]:
+        """Expected quality and cost of each model, of rows that hold a set."""
+        predictor = self.predictors[place]
+        if predictor is None:
+            quality, cost = np.repeat(self.means[:, None], len(cells), axis=1)
+            return quality, cost
+        quality, cost = predictor.predict(cells[:, self.columns(np.flatnonzero(self.sets[place]).tolist())])
+        return quality, cost
+
+    def problem(self, n_models: int) -> str | None:
+        """Reason why these cannot be the columns of a router, or None."""
+        n_groups, n_sets = len(self.names), len(self.sets)
+        if (
+            self.sets.shape != (n_sets, n_groups)
+            or not n_sets
+            or self.sets[0].any()
+            or len(self.places) < n_sets
+        ):
+            return "sets of columns must be different ones, the empty one first"
+        if (
+            n_groups != len(self.groups)
+            or len(self.predictors) != n_sets
+            or self.means.shape != (2, n_models)
+        ):
+            return "columns must be known of each purchase, and a predictor of each set"
+        sizes = [
+            (None if one is None else len(one.centre), len(self.columns(np.flatnonzero(held).tolist())))
+            for one, held in zip(self.predictors, self.sets, strict=True)
+        ]
+        return (
+            None
+            if all(has in (None, wants) for has, wants in sizes)
+            else "predictors must read the columns held"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Log:
     """Rows with what each model of the pool returned, all arrays of shape (n_rows, n_models).
+
+    Where columns of the rows cost, ``expected`` and ``cost`` have a further column for each group that is bought, and
+    ``prior`` and ``expected`` are those of a row that holds the free columns only (``knowing``).
 
     Attributes
     ----------
@@ -101,6 +187,12 @@ class Log:
         How class probabilities of several models are combined.
     costs, expected_costs : ndarray of shape (n_rows, n_models, n_resources), optional
         Costs in each of several resources; ``cost`` and ``expected`` are then their sums at exchange rates.
+    columns : ColumnSets, optional
+        Columns that cost, and what is expected at each set of them.
+    cells : ndarray of shape (n_rows, n_columns), optional
+        All columns of the rows, those that cost included; NaN where they were not bought.
+    at_sets : ndarray of shape (n_rows, n_sets, 2, n_models), optional
+        Expected quality and cost at each set of columns, out of fold; computed from ``cells`` otherwise.
     """
 
     prior: Floats
@@ -114,6 +206,9 @@ class Log:
     pooling: Pooling | None = None
     costs: Floats | None = None
     expected_costs: Floats | None = None
+    columns: ColumnSets | None = None
+    cells: Floats | None = None
+    at_sets: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -123,9 +218,31 @@ class Log:
         """Number of models."""
         return int(self.prior.shape[1])
 
+    @property
+    def n_purchases(self) -> int:
+        """Number of purchases: the models, and groups of columns."""
+        return int(self.cost.shape[1])
+
     def rows(self, rows: Ints | Bools) -> "Log":
         """These rows only."""
-        return self._each(lambda array: array[rows])
+        of_rows = self._each(lambda array: array[rows])
+        if self.columns is None:
+            return of_rows
+        cells, at_sets = (None if one is None else one[rows] for one in (self.cells, self.at_sets))
+        return replace(of_rows, cells=cells, at_sets=at_sets)
+
+    def knowing(self, asked: Sequence[int]) -> "Log":
+        """The log with what is expected of rows that made some purchases, by the columns that they hold."""
+        if self.columns is None:
+            return self
+        place, n_models = self.columns.place(asked), self.n_models
+        if self.at_sets is not None:
+            prior, cost = self.at_sets[:, place, 0], self.at_sets[:, place, 1]
+        elif self.cells is not None:
+            prior, cost = self.columns.predict(place, self.cells)
+        else:
+            return self
+        return replace(self, prior=prior, expected=np.column_stack([cost, self.expected[:, n_models:]]))
 
     def take(self, models: Ints) -> "Log":
         """These models only."""
@@ -152,7 +269,7 @@ class Log:
 
     def shares_after(self, asked: Sequence[int]) -> Floats:
         """Share of its cost that each model takes after others."""
-        return np.array([self.share_after(model, asked) for model in range(self.n_models)])
+        return np.array([self.share_after(model, asked) for model in range(self.n_purchases)])
 
 
 class Step(NamedTuple):
@@ -680,27 +797,32 @@ def shares_asked(asked: Ints, n_models: int) -> Floats:
     return np.bincount(asked[asked >= 0], minlength=n_models) / max(len(asked), 1)
 
 
-def walk_mixed(parts: Sequence[tuple[Ints, Rules, int]], log: Log, ask: Asker | None = None) -> Replay:
+def walk_mixed(
+    parts: Sequence[tuple[Ints, Rules, int]], log: Log, ask: Asker | None = None, *, until_model: bool = False
+) -> Replay:
     """Follow rules, each on its rows of a log; ``ask`` is called for what the log does not hold yet.
 
-    Each model is asked once at each depth, about all rows that need it then.
+    Each model is asked once at each depth, about all rows that need it then. With ``until_model`` rows only buy
+    columns, and the result names the model that they would ask.
     """
     n_rows = len(log)
-    asked = np.full((n_rows, log.n_models), -1)
+    asked = np.full((n_rows, log.n_purchases), -1)
     model, cost = np.full(n_rows, -1), np.zeros(n_rows)
     costs = None if log.costs is None else np.zeros((n_rows, log.costs.shape[2]))
     groups: dict[tuple[int, tuple[int, ...]], list[Ints]] = {
         (part, ()): [rows] for part, (rows, _, _) in enumerate(parts)
     }
-    for depth in range(log.n_models + 1):
+    for depth in range(log.n_purchases + 1):
         following: dict[tuple[int, tuple[int, ...]], list[Ints]] = {}
         asks: list[tuple[int, tuple[int, ...], Ints]] = []
         for (part, held), members in groups.items():
             _, rules, place = parts[part]
             rows = np.sort(np.concatenate(members))
             step = rules.decide(place, held, log if len(rows) == n_rows else log.rows(rows))
-            ends = step.ask < 0
-            model[rows[ends]] = step.answer[ends]
+            ends, answer = step.ask < 0, step.answer
+            if until_model:
+                ends, answer = step.ask < log.n_models, step.ask
+            model[rows[ends]] = answer[ends]
             for next_model in np.unique(step.ask[~ends]).tolist():
                 to_ask = rows[step.ask == next_model]
                 asked[to_ask, depth] = next_model

@@ -9,7 +9,8 @@ There are five families of rules, each learned for the same list of prices ``lam
 * routing: the model of the largest expected ``quality - lambda * cost``, once;
 * programmes: dynamic programming over sets of asked models, with and without the features of the row. For each set one
   small ridge regression estimates, from one Gram matrix, the quality of each answer at hand, and for each further model
-  and price the gain of asking it over stopping. Backward induction runs from the largest sets to the empty one.
+  and price the gain of asking it over stopping. Backward induction runs from the largest sets to the empty one;
+* where columns cost, plans (``plan.py``) take the place of routing and programmes: they buy columns before models.
 
 Rows that rules were not learned from tell their quality; gains over simpler rules (single models and cascades, which
 are chosen from few and hardly overfit; of programmes and routing, also thresholds) are shrunk by their noise. Rows are
@@ -26,6 +27,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.evidence.thresholds import convex_hull
+from thrifty.engine.walk.column_plan import Plan
 from thrifty.engine.walk.next_model import (
     COST_RATIOS,
     DIGITS,
@@ -39,6 +41,7 @@ from thrifty.engine.walk.next_model import (
     sets_of,
     walk,
 )
+from thrifty.learners.routing.plan import learn_plan
 from thrifty.learners.routing.quality import ridge
 from thrifty.learners.routing.thresholds import learn_thresholds
 
@@ -59,7 +62,7 @@ _REALISED = 0.5
 
 def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
     """Best single model or cascade of the log at each price."""
-    mean, cost = log.quality.mean(axis=0), log.cost.mean(axis=0)
+    mean, cost = log.quality.mean(axis=0), log.cost[:, : log.n_models].mean(axis=0)
     models = [(model, -1, -1) for model in range(log.n_models)]
     best = list(range(log.n_models))
     quality, costs = list(mean), list(cost)
@@ -143,8 +146,9 @@ def learn_programme(log: Log, prices: Floats, max_asks: int, *, reads_row: bool)
 def prices_of(log: Log, n_prices: int) -> Floats:
     """Prices from 0 to that of the cheapest model's cost, geometric, and one at which only cost counts."""
     cost = log.cost.mean(axis=0)
-    steps = np.geomspace(0.01 / cost.max(), 2.0 / cost.min(), n_prices - 2)
-    return np.array([0.0, *steps, COST_ONLY / cost.min()])
+    least = cost[: log.n_models].min()
+    steps = np.geomspace(0.01 / cost.max(), 2.0 / least, n_prices - 2)
+    return np.array([0.0, *steps, COST_ONLY / least])
 
 
 def learn_families(
@@ -160,6 +164,10 @@ def learn_families(
         if log.pooling is None:
             yield "thresholds", partial(learn_thresholds, prices=many, max_asks=max_asks, combines=False)
         yield "thresholds on combined answers", partial(learn_thresholds, prices=many, max_asks=max_asks)
+    if log.columns is not None:
+        n_asked = max_asks if log.answers is not None or log.evidence is not None else 1
+        yield "columns, then models", lambda rows: learn_plan(rows, few, n_asked)
+        return
     if has_columns:
         yield "routing", lambda _: Routes(many)
     if max_asks >= 2 and len(log) >= MIN_ROWS and (log.answers is not None or log.evidence is not None):
@@ -190,6 +198,8 @@ def cross_fit_rules(learn: Callable[[Log], Rules], log: Log, folds: Ints) -> tup
     for fold in np.unique(folds):
         held = folds == fold
         quality[held], cost[held] = walk_all(learn(log.rows(~held)), log.rows(held))
+    if isinstance(family, Plan):  # a rule of a plan is the same set of columns, or price, in each fold
+        return family, CrossFittedRules(quality, cost)
     return family, CrossFittedRules(reached_at(own.mean(axis=0), quality, cost), own)
 
 

@@ -88,13 +88,25 @@ def check_evidence(given: Any, models: Sequence[str], n_rows: int | None) -> Flo
 
 
 def logged_parts(
-    given: Mapping[str, Any], models: Sequence[str], n_rows: int, resources: Resources | None = None
+    given: Mapping[str, Any],
+    models: Sequence[str],
+    n_rows: int,
+    resources: Resources | None = None,
+    groups: Sequence[str] = (),
 ) -> dict[str, NDArray[Any]]:
-    """Those parts of a log that are given, by name: rows x models, evidence perhaps x classes, costs x resources."""
+    """Those parts of a log that are given, by name: rows x models, evidence perhaps x classes, costs x resources.
+
+    Costs may have further columns, for groups of columns.
+    """
+    named: dict[str, Sequence[str]] = {}
+    if groups and given.get("cost") is not None:
+        cost, paid = split_cost(given["cost"], models, groups, np.full(len(groups), np.nan), n_rows)
+        given = {**given, "cost": np.column_stack([matrix("cost", cost, models, n_rows), paid])}
+        named = {"cost": (*models, *groups)}
     parts = {
         name: check_evidence(part, models, n_rows)
         if name == "evidence"
-        else matrix(name, part, models, n_rows)
+        else matrix(name, part, named.get(name, models), n_rows)
         for name, part in given.items()
         if part is not None and not (name == "cost" and resources is not None)
     }
@@ -237,6 +249,30 @@ def costs_in(
             by_resource.append(np.tile(of_each, (n_rows, 1)))
         return np.stack(by_resource, axis=2)
     return np.stack([costs_of(X, cost[name], answers, prices, n_rows) for name in resources], axis=2)
+
+
+def split_cost(
+    cost: Any, models: Sequence[str], groups: Sequence[str], prices: Floats, n_rows: int
+) -> tuple[Any, Floats]:
+    """The part of ``cost`` that is of models, and what rows paid for groups of columns: their prices, unless given."""
+    paid = np.repeat(np.asarray(prices, dtype=np.float64)[None], n_rows, axis=0)
+    if cost is None or not len(groups):
+        return cost, paid
+    if hasattr(cost, "columns"):
+        billed = [name for name in groups if name in list(cost.columns)]
+        places, of_groups = [list(groups).index(name) for name in billed], cost[billed].to_numpy()
+    else:
+        array = np.asarray(cost)
+        if array.ndim != 2 or array.shape[1] != len(models) + len(groups):
+            return cost, paid
+        places, of_groups, cost = list(range(len(groups))), array[:, len(models) :], array[:, : len(models)]
+    of_groups = of_groups.astype(np.float64)
+    if (of_groups < 0.0).any() or np.isinf(of_groups).any():
+        raise InvalidInputError(
+            "cost of columns must be finite numbers >= 0, NaN where they were not billed."
+        )
+    paid[:, places] = np.where(np.isnan(of_groups), paid[:, places], of_groups)
+    return cost, paid
 
 
 def check_billed(costs: Floats, models: Sequence[str]) -> None:

@@ -34,13 +34,20 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence
 from thrifty.engine.prices.billing import Resources, amount_text
-from thrifty.engine.prices.prices import ModelPrice, check_models, check_price, resources_of_models
+from thrifty.engine.prices.prices import (
+    ModelPrice,
+    Prices,
+    check_models,
+    check_price,
+    resolve_prices,
+    resources_of_models,
+)
 from thrifty.engine.purchases.readers import Ledger
 from thrifty.engine.purchases.receipts import Receipt
 from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, class_probabilities
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
-from thrifty.engine.walk.next_model import Asker, Log, Replay, walk_mixed
+from thrifty.engine.walk.next_model import Asker, ColumnSets, Log, Replay, walk_mixed
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError, listed
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
@@ -48,8 +55,16 @@ from thrifty.learners.estimators.checks import check_count, check_goal, check_se
 from thrifty.learners.routing import logs
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.learn import choose_pool
+from thrifty.learners.routing.plan import learn_columns, priced_columns, with_columns
 from thrifty.learners.routing.quality import QualityModel, crossfit, learn_text_reader, ridge
-from thrifty.learners.routing.state import MAX_POOL, NO_POLICY, RouterState, learn_policy
+from thrifty.learners.routing.state import (
+    MAX_CHOSEN,
+    MAX_PLANNED,
+    MAX_POOL,
+    NO_POLICY,
+    RouterState,
+    learn_policy,
+)
 from thrifty.learners.routing.thresholds import learn_calibration
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.threads import limited_threads
@@ -109,11 +124,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     after : dict of str to dict, default=None
         Prices that depend on what was asked: ``{"exit2": {"exit1": 8.5}}`` is the price of exit2 after exit1, in the
         unit of ``cost``; the least applies. Exits of one network, heads on one embedding, a cached prompt.
+    prices : Prices or path, default=None
+        Prices of the columns of X, alone or in groups, in the unit of ``cost``: which columns a row buys is then
+        decided like which models it asks. None are columns that are at hand.
 
     Attributes
     ----------
     pool_ : list of str
-        Models that the policy chooses from, cheapest first.
+        Models that the policy chooses from, cheapest first, and behind them the groups of columns that cost.
     frontier_ : RouterFrontier
         Mean cost and quality of the operating points.
     expected_cost_, expected_score_ : float
@@ -161,6 +179,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     confidence: float | None = None
     random_state: Any = 0
     after: Any = None
+    prices: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -190,7 +209,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         quality : array-like of shape (n_rows, n_models)
             In [0, 1], or right and wrong; NaN where a model was not asked. Columns of data frames are found by name.
         cost : array-like of shape (n_rows, n_models), or dict of resource to such arrays, optional
-            What was billed; unless given, by the prices of the models.
+            What was billed; unless given, by the prices of the models. Where columns cost, it may have a further column
+            for each of their groups, in the order of ``prices`` (a data frame has their names).
         answers : array-like of shape (n_rows, n_models), optional
             Texts, or labels that are equal within a row where answers are; None, NaN, "" or a negative number where
             nothing could be parsed. Without them and without evidence one model is asked about each row.
@@ -219,6 +239,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                     f"a log must have at least {self._min_rows} rows to learn from; got {n_rows}. Log more rows."
                 )
             scores = logs.check_quality(quality, names, n_rows)
+            columns, discounts, bought = None, None, np.empty((n_rows, 0))
+            if self.prices is not None:
+                columns, listed_price, discounts = self._priced_columns(X, names, resources)
+                cost, bought = logs.split_cost(cost, names, columns.names, listed_price, n_rows)
             by_resource = None
             if resources is None:
                 costs = logs.costs_of(X, cost, answers, prices, n_rows)
@@ -234,7 +258,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             kept, partial = logs.whole_rows(scores, costs, propensity)
             if not kept.all():
                 rows = [row for row, keep in zip(rows, kept, strict=True) if keep] if is_texts else rows[kept]
-                scores, costs, asked = scores[kept], costs[kept], asked[kept]
+                scores, costs, asked, bought = scores[kept], costs[kept], asked[kept], bought[kept]
                 by_resource = None if by_resource is None else by_resource[kept]
                 codes = None if codes is None else codes[kept]
                 shown = None if shown is None else shown[kept]
@@ -253,14 +277,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 scores, costs = logs.complete(Z, scores, costs, asked, folds, names)
                 codes = shown = None
             names_in = None if X is None else getattr(self, "feature_names_in_", None)
-            discounts = logs.shares_after(self.after, names, costs.mean(axis=0))
-            pool = choose_pool(names, scores, costs, codes, MAX_POOL)
+            groups = () if columns is None else columns.names
+            mean_cost = np.concatenate([costs.mean(axis=0), bought.mean(axis=0)])
+            after = logs.shares_after(self.after, (*names, *groups), mean_cost)
+            size = MAX_POOL
+            if columns is not None:
+                asks_one = max_asks == 1 or (codes is None and shown is None)
+                size = MAX_CHOSEN if asks_one else MAX_PLANNED
+            pool = choose_pool(names, scores, costs, codes, size)
             model: QualityModel | None = None
             single_costs = None if by_resource is None else by_resource.mean(axis=0)
             if by_resource is not None:
                 by_resource = by_resource[:, pool]
             paid = costs[:, pool] if by_resource is None else by_resource.reshape(len(rows), -1)
-            if X is None:
+            if X is None or columns is not None:
                 means = (values.mean(axis=0) for values in (scores[:, pool], paid))
                 prior, expected = (np.tile(mean, (len(rows), 1)) for mean in means)
             else:
@@ -270,11 +300,16 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if shown is not None:
                 calibration = learn_calibration(shown[:, pool], scores[:, pool])
                 shown, classes, codes = calibration.of_log(shown[:, pool], codes)
-            discounts = None if discounts is None else discounts[np.ix_(pool, pool)]
-            log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, discounts)
+            if after is not None:
+                of_pool = np.concatenate([pool, len(names) + np.arange(len(groups))])
+                after = after[np.ix_(of_pool, of_pool)]
+            log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, after)
+            if columns is not None:
+                log = learn_columns(with_columns(log, columns, bought, discounts), Z, folds, seed)
+                model = log.columns.predictors[-1] if log.columns is not None else None
             state = RouterState(
                 names=names,
-                pool=tuple(names[model] for model in pool),
+                pool=(*(names[model] for model in pool), *groups),
                 reader=reader,
                 model=model,
                 log=log,
@@ -296,6 +331,26 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             self.state_ = learn_policy(state, max_asks)
             self._go_to_budget()
         return self
+
+    def _priced_columns(
+        self, X: Any, names: tuple[str, ...], resources: Resources | None
+    ) -> tuple[ColumnSets, Floats, Floats | None]:
+        """Groups of columns that cost, their listed prices, and shares of these after another group."""
+        if X is None or logs.is_text(X):
+            raise InvalidInputError(
+                "prices are of columns, and a router of texts, or without X, has none. Give X as a table."
+            )
+        if resources is not None:
+            raise InvalidInputError(
+                f"prices of columns take models that are priced in one resource; got {', '.join(resources.names)}."
+            )
+        columns = getattr(self, "feature_names_in_", None)
+        priced = resolve_prices(None, self.prices, Prices())
+        found = priced_columns(priced, self.n_features_in_, columns)
+        taken = [name for name in found[0].names if name in names]
+        if taken:
+            raise InvalidInputError(f"{taken[0]!r} is a model and a purchase of columns. Rename one of them.")
+        return found
 
     @property
     def _resources(self) -> Resources | None:
@@ -417,6 +472,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """
         state = self._fitted()
         self._refuse_resources("with_prices")
+        self._refuse_columns("with_prices")
         log, old, new = state.log, check_models(self.models), dict(prices)
         costs, single, factor = log.cost.copy(), state.single_cost.copy(), np.ones(len(state.pool))
         for name, given in prices.items():
@@ -480,6 +536,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """
         state, prices = self._fitted(), check_models(self.models)
         self._refuse_resources("with_model")
+        self._refuse_columns("with_model")
         new = check_models({**prices, name: price}) if name not in prices else {}
         if not new:
             raise InvalidInputError(
@@ -536,6 +593,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             models_without_answers=(*state.models_without_answers, name),
         )
         return self._relearned(changed, new)
+
+    def _refuse_columns(self, method: str) -> None:
+        if self._fitted().log.columns is not None:
+            raise InvalidInputError(
+                f"{method} is for routers whose columns are free; this one has prices of columns. Fit it again."
+            )
 
     def _refuse_resources(self, what: str) -> None:
         if (resources := self._resources) is not None:
@@ -658,7 +721,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """
         state, (Z, keys), policy = self._fitted(), self._read(X, keys), self.policy_
         known = state.log
-        if state.model is None:
+        if known.columns is not None:
+            prior, cost = known.columns.predict(0, Z)
+            expected = np.column_stack([cost, np.repeat(state.column_prices[None], len(keys), axis=0)])
+        elif state.model is None:
             prior, expected = (np.repeat(mean[None], len(keys), axis=0) for mean in state.means)
         elif is_in_force and not any(
             state.families[state.point_family[point]].reads_row for _, point in policy.in_force
@@ -672,7 +738,17 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         evidence = None if known.evidence is None else unknown.copy()
         classes = None if known.classes is None else np.zeros((*prior.shape, known.classes.shape[2]))
         log = Log(
-            prior, expected, unknown, unknown.copy(), answers, evidence, classes, known.after, known.pooling
+            prior,
+            expected,
+            unknown,
+            unknown.copy() if known.columns is None else np.full(expected.shape, np.nan),
+            answers,
+            evidence,
+            classes,
+            known.after,
+            known.pooling,
+            columns=known.columns,
+            cells=None if known.columns is None else Z,
         )
         return NewLog(log if state.resources is None else state.in_resources(log), keys)
 
@@ -695,11 +771,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             logged = next((part for part in (quality, cost, answers, evidence) if part is not None), None)
             X = None if logged is None else logs.row_keys(len(logged), quality)
         new, n_rows = self.unasked(X, is_in_force=is_in_force), len(X)
-        log, names, pool = new.log, state.names, [state.names.index(name) for name in state.pool]
+        log, names, pool = new.log, state.names, state.pool_places
+        cost, paid = logs.split_cost(cost, names, state.groups, state.column_prices, n_rows)
         scores = log.quality if quality is None else logs.qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
         is_billed = cost is not None or all(price is not None for price in prices.values())
-        costs, by_resource, resources = log.cost, log.costs, state.resources
+        costs, by_resource, resources = log.cost[:, : log.n_models], log.costs, state.resources
         if log.costs is not None and log.expected_costs is not None and resources is not None:
             by_resource = log.expected_costs
             if is_billed or quality is not None:
@@ -709,6 +786,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             costs = (by_resource * resources.rates).sum(axis=2)
         elif is_billed or quality is not None:
             costs = logs.costs_of(X, cost, answers, prices, n_rows)[:, pool]
+        costs = np.column_stack([costs, paid])
         codes, shown, classes = log.answers, log.evidence, log.classes
         if codes is not None and (classes is None or answers is not None):
             if answers is None:
@@ -716,7 +794,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                     "the router was fitted with answers, and looks at them: give answers=."
                 )
             codes = logs.answer_codes(answers, names, n_rows, self.normalise, may_be_unparsed=True)[:, pool]
-            not_compared = [name in state.models_without_answers for name in state.pool]
+            not_compared = [name in state.models_without_answers for name in state.models]
             codes[:, not_compared] = UNPARSED if state.calibration is None else UNCOMPARED
         if shown is not None:
             shown = np.full(shown.shape if classes is None else classes.shape, np.nan)
@@ -813,9 +891,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         first = np.empty(n_rows, np.intp)
         cost = np.full((n_rows, *expected.shape[2:]), state.mixing_cost(self.policy_))
         for mask, point in self._parts(new.keys):
-            ask = state.first_asked(point, new.log.rows(mask))
+            ask, paid = state.until_asked(point, new.log.rows(mask))
             first[mask] = ask
-            cost[mask] += expected[np.flatnonzero(mask), ask] + state.mean_further_cost(point)[ask]
+            cost[mask] += paid + state.mean_further_cost(point)[ask]
         return first, cost
 
     # -- answers ------------------------------------------------------------------------------------
@@ -878,7 +956,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             state, policy, prices = self._fitted(), self.policy_, self.model_prices
             priced = PricedModels(
                 state.pool,
-                tuple(prices[name] for name in state.pool),
+                tuple(prices[name] for name in state.models),
                 tuple(
                     (share, state.families[state.point_family[point]], int(state.point_place[point]))
                     for share, point in policy.in_force
@@ -892,6 +970,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 self.quality_name,
                 self.unit,
                 state.resources,
+                state.columns,
             )
             self._priced = policy, self.models, priced
         return priced
@@ -905,13 +984,33 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             for row, x in enumerate(rows)
         ]
 
+    def _start_row(self, x: Any) -> ModelSession:
+        """A session of a row that buys its columns: ``x`` has those that are free, by name, or a number for each."""
+        cells, names = np.full((1, self.n_features_in_), np.nan), self.table_columns
+        if isinstance(x, Mapping):
+            for name, value in x.items():
+                if name not in names:
+                    raise InvalidInputError(f"x must hold columns of the fit; got {name!r}.")
+                cells[0, names.index(name)] = value
+        elif x is not None:
+            cells[0] = np.asarray(x, dtype=np.float64)
+        key = np.array([random.getrandbits(63)], dtype=np.uint64) if np.isnan(cells).any() else None
+        new = self.unasked(cells, key)
+        return ModelSession(self._priced_models(), x, new.log, follows=self._follows(new.keys)[0])
+
     def _follows(self, keys: Words) -> list[int]:
         """Which of the points in force each row follows, by its number among them."""
         points = [point for _, point in self.policy_.in_force]
         return [points.index(point) for point in self.policy_.follows(keys).tolist()]
 
     def start(self, x: Any = None) -> ModelSession:
-        """Start a session of one row: a text, or the numbers of a row; without columns its key, which may be drawn."""
+        """Start a session of one row: a text, or the numbers of a row; without columns its key, which may be drawn.
+
+        Where columns cost, ``x`` holds those that are free, by name or with NaN for the others; None where none is. Its
+        key is then drawn, unless the row is whole.
+        """
+        if self._fitted().log.columns is not None:
+            return self._start_row(x)
         if self._fitted().model is None:
             new = self.unasked([random.getrandbits(63) if x is None else x])
         else:
@@ -934,7 +1033,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             For each model of ``pool_`` a function of rows, which are a part of ``X``: it returns an answer for each of
             them, or a ``thrifty.Delivery`` with answers as ``values``, ``cost`` and ``evidence`` of each row where they
             are known, and as ``failed`` why rows got no answer, by their places in the part. An error is a failure of
-            all these rows.
+            all these rows. Groups of columns that cost may have functions too, of their values; else ``X`` has them.
         X : rows as in ``fit``
             Rows to answer.
         on_failure : {"answer", "skip", "raise"}, default="answer"
@@ -944,7 +1043,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             Most rows in one question; None asks about all rows that need a model together.
         """
         ledger, new = Ledger(on_failure, batch_size), self.unasked(X)
-        sessions = self.sessions(X, new)
+        sessions, columns = self.sessions(X, new), new.log.columns
+        if columns is not None:
+            in_table = {
+                name: partial(self._cells_of, columns=of_group)
+                for name, of_group in zip(columns.names, columns.groups, strict=True)
+            }
+            models = {**in_table, **models}
 
         def rows_of(rows: Ints) -> Any:
             if hasattr(X, "iloc"):
@@ -952,6 +1057,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             return [X[row] for row in rows.tolist()] if self.reads_texts else X[rows]
 
         return buy_answers(sessions, models, self.pool_, rows_of, ledger)
+
+    def _cells_of(self, rows: Any, columns: Ints) -> Floats:
+        """Values of some columns of rows."""
+        cells: Floats = self._read(rows)[0][:, columns]
+        return cells
 
     def replay(
         self,
@@ -976,9 +1086,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """Doubly robust and inverse-propensity qualities instead of those that a log does not have."""
         state, rows = self._fitted(), np.arange(len(log))
         if np.ndim(propensity) == 2:
-            pool = [state.names.index(name) for name in state.pool]
+            pool = state.pool_places
             propensity = logs.numbers("propensity", propensity, state.names, len(log))[:, pool]
-        chances = logs.check_propensity(propensity, ~np.isnan(log.quality), state.pool)
+        chances = logs.check_propensity(propensity, ~np.isnan(log.quality), state.models)
         if not np.isnan(log.quality).any():
             return replay._replace(ips=replay.quality)  # nothing is estimated
         if replay.asked.shape[1] > 1:
@@ -988,7 +1098,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 f"with max_asks=1."
             )
         weight = 1.0 / chances[rows, model]
-        for place, name in enumerate(state.pool):
+        for place, name in enumerate(state.models):
             taken = model == place
             if taken.mean() >= _MIN_TAKEN:
                 logs.warn_of_support(name, weight[taken], ~np.isnan(replay.quality[taken]), _FEW_ROWS)
@@ -1166,11 +1276,15 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, policy = self._fitted(), self.policy_
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
-            log, new = logs.logged_parts(given, state.names, len(X), state.resources), self.unasked(X)
+            new, groups = self.unasked(X), state.groups
+            log = logs.logged_parts(given, state.names, len(X), state.resources, groups)
+            paid = logs.split_cost(cost, state.names, groups, state.column_prices, len(X))[1]
             sessions = list(enumerate(self.sessions(X, new)))
             if log:
                 parts = [{name: part[row] for name, part in log.items()} for row, _ in sessions]
-                return [self._explained(session, parts[row]) for row, session in sessions]
+                return [self._explained(one, parts[row], new.log, row, paid[row]) for row, one in sessions]
+            for row, session in sessions:
+                self._buy_columns(session, new.log, row, paid[row])
             expected, resources = self._first(new)[1], state.resources
             if resources is not None:
                 summed = resources.columns(expected)["cost"].tolist()
@@ -1200,9 +1314,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             f"{amount_text(self.single_cost(best), digits=3)}"
         )
 
-    def _explained(self, session: ModelSession, log: Mapping[str, Any]) -> ModelExplanation:
+    def _buy_columns(self, session: ModelSession, rows: Log, row: int, paid: Floats) -> None:
+        """Give a session the columns that it buys next, from a row that has all of them."""
+        while (wanted := session.next_purchase) is not None and wanted.columns:
+            assert rows.columns is not None
+            assert rows.cells is not None
+            group = rows.columns.names.index(wanted.name)
+            session.give(rows.cells[row, rows.columns.groups[group]], float(paid[group]))
+
+    def _explained(
+        self, session: ModelSession, log: Mapping[str, Any], rows: Log, row: int, paid: Floats
+    ) -> ModelExplanation:
         """Explain one row, given what the models returned."""
         names, quality = self._fitted().names, None
+        self._buy_columns(session, rows, row, paid)
         while session.next_purchase is not None:
             place = names.index(session.next_purchase.name)
             answer, cost, evidence = (
@@ -1212,6 +1337,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 session.give(answer, None if np.isnan(cost).any() else self.named(cost), evidence)
             else:
                 session.give(answer, None if cost is None or np.isnan(cost) else float(cost), evidence)
+            self._buy_columns(session, rows, row, paid)
         if "quality" in log and session.model is not None:
             quality = float(log["quality"][names.index(session.model)])
         return session.explanation(quality)

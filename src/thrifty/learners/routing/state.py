@@ -22,6 +22,7 @@ from thrifty.engine.walk.next_model import (
     Thresholds,
     shares_asked,
     walk,
+    walk_mixed,
 )
 from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.errors import InvalidInputError
@@ -39,6 +40,8 @@ from thrifty.rows import fingerprints, labelled_keys
 
 MAX_POOL = 8
 """Models that the policy chooses from: those of the best cascades and those nearest the Pareto front."""
+MAX_CHOSEN, MAX_PLANNED = 64, 5
+"""The same where columns cost and rows ask one model, and where they may ask several."""
 _N_WALKED = 2000
 """Rows on which the share that asks each model is measured."""
 _N_RATES, _LEAST_WEIGHT = 5, 0.02
@@ -52,7 +55,7 @@ class RouterState:
     Attributes
     ----------
     names, pool : tuple of str
-        All models, and those that the policy chooses from, cheapest first.
+        All models, and those that the policy chooses from, cheapest first; behind them the groups of columns that cost.
     reader : TextReader or None
         Reads texts; None where rows are tables.
     model : QualityModel or None
@@ -158,7 +161,7 @@ class RouterState:
         replay = walk(rule, 0, log)
         if self.resources is not None:
             return self.resources.named(replay.costs.mean(axis=0)), float(replay.quality.mean())
-        calls = self.unreached(shares_asked(replay.asked, log.n_models))
+        calls = self.unreached(shares_asked(replay.asked, log.n_purchases))
         return float(replay.cost.mean() + calls), float(replay.quality.mean())
 
     def affordable(self, policy: Policy, budget: float, cost_of: Callable[[Policy], float]) -> Policy:
@@ -169,16 +172,52 @@ class RouterState:
                 break
         return policy
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models of the pool."""
+        return self.pool[: self.log.n_models]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of columns that cost."""
+        return self.pool[self.log.n_models :]
+
+    @cached_property
+    def column_prices(self) -> Floats:
+        """Mean price of each group of columns that cost."""
+        return self.log.cost[:, self.log.n_models :].mean(axis=0)
+
+    @property
+    def pool_places(self) -> list[int]:
+        """Places of the models of the pool in ``names``."""
+        return [self.names.index(name) for name in self.models]
+
     def first_asked(self, point: int, log: Log) -> Ints:
         """First model that each row of a log asks under a point."""
-        rules = self.families[self.point_family[point]]
-        ask: Ints = rules.decide(int(self.point_place[point]), (), log).ask
-        return ask
+        return self.until_asked(point, log)[0]
+
+    def until_asked(self, point: int, log: Log) -> tuple[Ints, Floats]:
+        """First model that each row of a log asks under a point, and what it is expected to pay until its answer."""
+        rules, place, rows = (
+            self.families[self.point_family[point]],
+            int(self.point_place[point]),
+            np.arange(len(log)),
+        )
+        if log.columns is None:
+            ask: Ints = rules.decide(place, (), log).ask
+            expected = log.expected if log.expected_costs is None else log.expected_costs
+            return ask, expected[rows, ask]
+        first = walk_mixed([(rows, rules, place)], replace(log, cost=log.expected), until_model=True)
+        return first.model, first.cost + log.expected[rows, first.model]
 
     def mean_further_cost(self, point: int) -> Floats:
         """Mean of what rows of the fit pay beyond the first model under a point, by that model (and resource)."""
-        first = self.first_asked(point, self.log)
+        first, paid = self.until_asked(point, self.log)
         n_rows, n_models = np.bincount(first, minlength=len(self.pool)), len(self.pool)
+        if self.log.columns is not None:
+            rules, place = self.families[self.point_family[point]], int(self.point_place[point])
+            further = walk(rules, place, replace(self.log, cost=self.log.expected)).cost - paid
+            return np.bincount(first, further, n_models) / np.maximum(n_rows, 1)
         if self.point_costs is None or self.log.costs is None:
             further = self.point_cost[:, point] - self.log.cost[np.arange(len(first)), first]
             return np.bincount(first, further, n_models) / np.maximum(n_rows, 1)
@@ -247,11 +286,18 @@ class RouterState:
 
     def validate(self) -> "RouterState":
         """Refuse parts that do not fit together."""
-        n_points, n_pool = len(self.point_family), len(self.pool)
-        if not 2 <= n_pool == self.log.n_models <= MAX_POOL:
-            raise InvalidInputError(f"a router must choose from 2 to {MAX_POOL} models; got {n_pool}.")
+        n_points, n_pool, columns = len(self.point_family), self.log.n_models, self.log.columns
+        most = MAX_POOL if columns is None else MAX_CHOSEN
+        groups = () if columns is None else columns.names
+        if not 2 <= n_pool <= most:
+            raise InvalidInputError(f"a router must choose from 2 to {most} models; got {n_pool}.")
+        problem = None if columns is None else columns.problem(n_pool)
+        if problem is not None:
+            raise InvalidInputError(f"{problem}.")
         rules = {
-            "have pool models among its models": set(self.pool) <= set(self.names),
+            "have pool models among its models": set(self.models) <= set(self.names),
+            "know what each purchase of its pool costs": self.pool[n_pool:] == groups
+            and len(self.pool) == self.log.n_purchases == self.log.expected.shape[1],
             "have expectations of each pool model": self.model is None or len(self.model.mean) == n_pool,
             "have calibrated evidence of each pool model": self.calibration is None
             or (self.log.evidence is not None and len(self.calibration.knots) == n_pool),
@@ -314,7 +360,7 @@ def learn_policy(state: RouterState, max_asks: int) -> RouterState:
     if state.calls is not None:
         some = state.log.rows(np.arange(0, len(state.log), -(-len(state.log) // _N_WALKED)))
         walks = [walk(family, rule, some) for family in learned.families for rule in range(family.n_rules)]
-        share = np.array([shares_asked(one.asked, some.n_models) for one in walks])
+        share = np.array([shares_asked(one.asked, some.n_purchases) for one in walks])
         cost = cost + state.unreached(share)
     # Means that differ in their last bits only are the same point: the simpler family comes first.
     hull = convex_hull(rounded(cost.mean(axis=0)), np.round(quality.mean(axis=0), 9))

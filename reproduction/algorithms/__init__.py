@@ -1,0 +1,1 @@
+"""Algorithm selection: scenarios of ASlib, rivals from ``asf``, closed gaps (``python -m reproduction selection``)."""

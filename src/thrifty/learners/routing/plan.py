@@ -1,0 +1,298 @@
+"""Learning of plans: sets of columns worth holding, what is expected at each, and when another group pays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor
+
+from thrifty.arrays import Floats, Ints
+from thrifty.engine.prices.prices import Prices, check_price_list
+from thrifty.engine.walk.column_plan import Plan, PlanState, plan_features, plan_states
+from thrifty.engine.walk.next_model import DIGITS, ColumnSets, Log, first_largest
+from thrifty.errors import InvalidInputError
+from thrifty.learners.routing.quality import crossfit, ridge
+
+MAX_SETS = 12
+"""Sets of columns that rows may hold."""
+_ALL_SUBSETS = 3
+"""Groups up to which all their sets are tried."""
+_N_TREES = 40
+_PATIENCE = 2
+"""Groups that are added without a gain before the search ends."""
+_ALPHA = 100.0
+_REALISED = 0.5
+"""Weight of realised quality in targets; the rest is expected quality, which is less noisy."""
+_THIN = 3
+"""Rules that buy the same columns for every row are learned at one price in so many."""
+_TRADES = (0.0, 0.1, 1.0)
+"""Prices at which sets are searched: quality that a group as dear as all of them must add, as shares of its range."""
+
+
+def learn_columns(log: Log, Z: Floats, folds: Ints, seed: int) -> Log:
+    """The log with the sets of columns that are worth holding, and what is expected at each, out of fold."""
+    columns = log.columns
+    assert columns is not None
+    n_groups = len(columns.names)
+    if n_groups <= _ALL_SUBSETS:
+        chosen = [held for size in range(n_groups + 1) for held in combinations(range(n_groups), size)]
+    else:
+        chosen = _search(log, columns, Z, seed)
+    predictors: list[Any] = []
+    n_models, at_sets = log.n_models, []
+    for held in chosen:
+        read = columns.columns(held)
+        model = None
+        prior, cost = np.repeat(columns.means[:, None], len(Z), axis=1)
+        if len(read):
+            model, prior, cost = crossfit(Z[:, read], log.quality, log.cost[:, :n_models], folds, seed)
+        predictors.append(model)
+        at_sets.append(np.stack([prior, cost], axis=1))
+    sets = np.array([[group in held for group in range(n_groups)] for held in chosen]).reshape(-1, n_groups)
+    known = np.stack(at_sets, axis=1)
+    whole = replace(log, columns=replace(columns, sets=sets, predictors=tuple(predictors)), at_sets=known)
+    return replace(whole, prior=known[:, 0, 0], expected=whole.knowing(()).expected)
+
+
+def _search(log: Log, columns: ColumnSets, Z: Floats, seed: int) -> list[tuple[int, ...]]:
+    """Sets on greedy paths from none, at some prices: by quality out of bag, less price times cost."""
+    n_models, n_groups = log.n_models, len(columns.names)
+    price = log.cost[:, n_models:].mean(axis=0)
+    model_cost = log.cost[:, :n_models].mean(axis=0)
+    reach = float(log.quality.max(axis=1).mean() - log.quality.mean(axis=0).max())
+    trades = [share * reach / price.sum() for share in _TRADES]
+    expected: dict[tuple[int, ...], Floats] = {}
+
+    def value(held: tuple[int, ...], trade: float) -> float:
+        if held not in expected:
+            read = columns.columns(held)
+            expected[held] = columns.means[:1]
+            if len(read):
+                forest = ExtraTreesRegressor(
+                    _N_TREES,
+                    min_samples_leaf=4,
+                    max_features=0.3,
+                    bootstrap=True,
+                    oob_score=True,
+                    random_state=seed,
+                )
+                cells = np.where(np.isnan(Z[:, read]), np.nanmean(Z[:, read], axis=0), Z[:, read])
+                forest.fit(cells, log.quality)
+                expected[held] = np.nan_to_num(forest.oob_prediction_)
+        best = np.broadcast_to(first_largest(expected[held] - trade * model_cost), (len(Z),))
+        rows = np.arange(len(Z))
+        paid = sum(
+            float(price[group]) * log.share_after(n_models + group, [n_models + one for one in held[:place]])
+            for place, group in enumerate(held)
+        )
+        return float((log.quality[rows, best] - trade * log.cost[rows, best]).mean()) - trade * paid
+
+    found: dict[tuple[int, ...], float] = {(): 0.0}
+    for trade in trades:
+        path: tuple[int, ...] = ()
+        best, since, values = value(path, trade), 0, [value(path, trade)]
+        steps = [path]
+        while len(path) < n_groups and since < _PATIENCE:
+            further = [tuple(sorted((*path, group))) for group in range(n_groups) if group not in path]
+            scores = [round(value(held, trade), DIGITS) for held in further]
+            path = further[int(np.argmax(scores))]
+            steps.append(path)
+            values.append(max(scores))
+            since = 0 if values[-1] > best else since + 1
+            best = max(best, values[-1])
+        last = int(np.argmax(values))
+        for held in steps[: last + 2]:
+            found.setdefault(held, 0.0)
+    everything = tuple(range(n_groups))
+    chosen = sorted(found, key=lambda held: (len(held), held))[: MAX_SETS - 1]
+    return chosen if everything in chosen else [*chosen, everything]
+
+
+def learn_plan(log: Log, prices: Floats, max_asks: int) -> Plan:
+    """Learn by backward induction, from rows that hold and asked most to those that hold nothing."""
+    assert log.columns is not None
+    n_models, n_prices = log.n_models, len(prices)
+    columns = log.columns
+    states = plan_states(columns, n_models, max_asks)
+    value: dict[
+        tuple[tuple[int, ...], tuple[int, ...]], Floats
+    ] = {}  # quality less price * cost from there on
+    stopped: dict[tuple[tuple[int, ...], tuple[int, ...]], Floats] = {}
+    stop, gain = [], []
+    for state in states:
+        at, asked = log.knowing(state.asked(n_models)), state.asked(n_models)
+        features, choices = plan_features(at, state.models), state.choices(n_models)
+        shares = log.shares_after(asked)
+        cost, paid = at.expected * shares, log.cost * shares
+        key = state.held, state.models
+        if state.models:
+            own, value[key], stopped[key], coefficients = _after_answers(
+                state, log, features, value, (cost[:, choices], paid[:, choices]), prices
+            )
+            stop.append(own)
+        else:
+            stop.append(np.empty((features.shape[1], 0)))
+            value[key], coefficients = _before_answers(
+                state, at, features, (value, stopped), (cost, paid), prices
+            )
+        gain.append(coefficients)
+    ways, some = np.arange(len(columns.sets)), prices[::_THIN]
+    return Plan(
+        np.concatenate([prices, np.tile(some, len(ways))]),
+        np.concatenate([np.full(n_prices, -1), np.repeat(ways, len(some))]),
+        max_asks,
+        tuple(stop),
+        tuple(gain),
+        columns,
+    )
+
+
+_Values = dict[tuple[tuple[int, ...], tuple[int, ...]], Floats]
+
+
+def _behind(state: PlanState, values: _Values) -> list[Floats]:
+    """Values of the states that each choice leads to."""
+    models = [values[state.held, tuple(sorted((*state.models, model)))] for model in state.next_models]
+    return models + [values[tuple(sorted((*state.held, group))), state.models] for group in state.next_groups]
+
+
+def _after_answers(
+    state: PlanState,
+    log: Log,
+    features: Floats,
+    values: _Values,
+    costs: tuple[Floats, Floats],
+    prices: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Quality of answers at hand, value, value of stopping, and gains, once there is an answer."""
+    rows, (cost, paid) = np.arange(len(log)), costs
+    stop = ridge(features, log.quality[:, state.models], _ALPHA)
+    right = features @ stop
+    chosen = first_largest(right)
+    realised = log.quality[rows, np.array(state.models)[chosen]]
+    at_hand = _REALISED * realised + (1.0 - _REALISED) * right[rows, chosen]
+    stops = np.broadcast_to(at_hand[:, None], (len(log), len(prices)))
+    if not cost.shape[1]:
+        return stop, stops, stops, np.empty((features.shape[1], 0, len(prices)))
+    after = np.stack(_behind(state, values), axis=1)
+    target = after - stops[:, None]
+    coefficients = ridge(features, target.reshape(len(log), -1), _ALPHA)
+    estimate = (features @ coefficients).reshape(target.shape) - cost[:, :, None] * prices
+    best = first_largest(estimate, axis=1)[:, None]
+    go = np.round(np.take_along_axis(estimate, best, 1)[:, 0], DIGITS) > 0.0
+    then = np.take_along_axis(after - paid[:, :, None] * prices, best, 1)[:, 0]
+    return stop, np.where(go, then, stops), stops, coefficients.reshape(-1, cost.shape[1], len(prices))
+
+
+def _before_answers(
+    state: PlanState,
+    at: Log,
+    features: Floats,
+    values: tuple[_Values, _Values],
+    costs: tuple[Floats, Floats],
+    prices: Floats,
+) -> tuple[Floats, Floats]:
+    """Value and gains of rows that hold columns and asked no model."""
+    (value, stopped), (cost, paid), n_models, n_rows = values, costs, at.n_models, len(at)
+    direct = at.prior[:, :, None] - cost[:, :n_models, None] * prices
+    mixed = _REALISED * at.quality + (1.0 - _REALISED) * at.prior
+    own = (
+        mixed[:, :, None] - paid[:, :n_models, None] * prices
+    )  # what asking a model and stopping turns out to be worth
+    best = first_largest(direct, axis=1)[:, None]
+    base, turned_out = (np.take_along_axis(part, best, 1) for part in (direct, own))
+    targets = []
+    if state.next_models and (state.held, (0,)) in value:
+        reached = [
+            (value[state.held, (model,)], stopped[state.held, (model,)]) for model in state.next_models
+        ]
+        targets = [after - stops for after, stops in reached]
+        own = np.stack([after for after, _ in reached], axis=1) - paid[:, :n_models, None] * prices
+    elif state.next_models:
+        targets = [np.zeros((n_rows, len(prices)))] * n_models
+    groups = [n_models + group for group in state.next_groups]
+    after = [value[tuple(sorted((*state.held, group))), ()] for group in state.next_groups]
+    targets += [one - turned_out[:, 0] for one in after]
+    target = np.stack(targets, axis=1)
+    coefficients = ridge(features, target.reshape(n_rows, -1), _ALPHA).reshape(-1, len(targets), len(prices))
+    estimate = np.einsum("nf,fcp->ncp", features, coefficients)
+    estimate[:, :n_models] += direct
+    estimate[:, n_models:] += base - cost[:, groups, None] * prices
+    chosen = first_largest(estimate, axis=1)[:, None]
+    worth = np.concatenate(
+        [
+            own,
+            *(
+                one[:, None] - paid[:, [at_group], None] * prices
+                for one, at_group in zip(after, groups, strict=True)
+            ),
+        ],
+        axis=1,
+    )
+    return np.take_along_axis(worth, chosen, 1)[:, 0], coefficients
+
+
+# -- prices ----------------------------------------------------------------------------------------
+
+
+def priced_columns(
+    prices: Prices, n_features: int, names: Sequence[str] | None
+) -> tuple[ColumnSets, Floats, Floats | None]:
+    """Groups of columns that cost, cheapest first, their prices, and the share of these after another group."""
+    if len(prices.by_row) or prices.full or prices.full_features is not None:
+        raise InvalidInputError(
+            "prices of a router are those of columns: leave out full and full_features, which are the models, and give "
+            "prices that differ by row as further columns of cost."
+        )
+    listed = check_price_list(prices, n_features, names)
+    listed.refuse_resources("a router")
+    order = np.argsort(listed.prices, kind="stable")
+    order = order[listed.prices[order] > 0.0]
+    if not len(order):
+        raise InvalidInputError(
+            "prices must have a column that costs; leave them out where all columns are free."
+        )
+    called = (
+        [str(name) for name in names] if names is not None else [f"x{column}" for column in range(n_features)]
+    )
+    groups = [np.flatnonzero(listed.group_of == group) for group in order]
+    labels = [_label(prices.groups, columns, called) for columns in groups]
+    shares = None
+    if listed.discounts is not None:
+        shared, saved = listed.discounts.of[order], listed.discounts.savings
+        alike = (shared[:, None] == shared) & (shared >= 0)[:, None] & ~np.eye(len(order), dtype=bool)
+        left = 1.0 - np.where(shared >= 0, saved[shared], 0.0) / listed.prices[order]
+        shares = np.where(alike, left[:, None], 1.0)
+    free = np.flatnonzero(listed.prices[listed.group_of] == 0.0)
+    nothing = np.zeros((1, len(order)), dtype=bool)
+    columns = ColumnSets(tuple(labels), tuple(groups), free, nothing, (None,), np.empty((2, 0)))
+    return columns, listed.prices[order], shares
+
+
+def _label(groups: Any, columns: Ints, names: Sequence[str]) -> str:
+    """Name of a group of columns: its label, or the name of its only column."""
+    first = int(columns[0])
+    label = None
+    if isinstance(groups, Mapping):
+        label = groups.get(names[first], groups.get(first))
+    elif groups is not None:
+        label = list(groups)[first]
+    return names[first] if label is None or len(columns) == 1 else str(label)
+
+
+def with_columns(log: Log, columns: ColumnSets, paid: Floats, shares: Floats | None) -> Log:
+    """A log of models with the groups of columns as further purchases."""
+    n_models, means = log.n_models, np.stack([log.quality.mean(axis=0), log.cost.mean(axis=0)])
+    after = log.after
+    if shares is not None:
+        after = np.ones((n_models + len(shares),) * 2) if after is None else after
+        after[n_models:, n_models:] = np.minimum(after[n_models:, n_models:], shares)
+    return replace(
+        log,
+        expected=np.column_stack([log.expected, np.repeat(paid.mean(axis=0)[None], len(log), axis=0)]),
+        cost=np.column_stack([log.cost, paid]),
+        after=after,
+        columns=replace(columns, means=means),
+    )
