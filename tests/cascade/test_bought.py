@@ -265,6 +265,13 @@ def test_probabilities_must_be_positive_where_rows_have_bought():
         classifier().fit(X, y, bought=mask, propensity=np.zeros(X.shape))
 
 
+def test_a_tree_of_purchases_is_refused_in_words():
+    X, y, mask = table(0, 300)
+    tree = BudgetedClassifier(feature_costs=PRICES, stages=StageOptions(structure="tree"))
+    with pytest.raises(InvalidInputError, match="structure must be line or auto with bought="):
+        tree.fit(X, y, bought=mask)
+
+
 def test_blanks_that_tell_nothing_are_not_warned_of(recwarn):
     X, y, _ = table(0, 400)
     X[np.random.default_rng(5).random(X.shape) < 0.3] = np.nan

@@ -243,6 +243,12 @@ class BudgetedCascade(ChainEstimator):
                     f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
                     f"rows, or give the prices of one resource."
                 )
+            if bought is not None and options.structure == "tree":
+                raise InvalidParameterError(
+                    "structure",
+                    "must be line or auto with bought=: what rows of a tree bought is not corrected yet. All rows then "
+                    "buy in one order.",
+                )
             self.informative_blanks_ = warn_if_blanks_tell(rows, prices) if bought is None else []
             purchased = None
             if bought is not None:
