@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import thrifty
-from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Prices, StageOptions
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Prices, StageOptions, hold_budget
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import certified_within, mix_within, mixes_up_to, nearest_limits
 from thrifty.engine.prices.prices import check_price_list
@@ -218,6 +218,18 @@ def test_a_certificate_keeps_to_all_budgets_and_is_below_the_estimate(fitted, ta
     resources, policy = fitted.chain_.price_list.resources, fitted._learned.policy
     with pytest.raises(InvalidInputError, match="cannot be shown .* may be 99 minutes"):
         certified_within(mixes_up_to(policy, np.array([8.0, 14.0])), bounds, resources, budget, 0.9)
+
+
+def test_a_batch_keeps_to_all_budgets_exactly_and_as_well_as_any_mix_of_its_own_points(fitted, table):
+    X, _ = table
+    budget = {"dollars": 7.0, "minutes": 12.0}
+    for rows in (X[1::2], X[:40]):
+        held = hold_budget(fitted, rows, budget)
+        spent = held.cost(rows).mean()
+        assert all(spent[name] <= limit * (1 + 1e-9) for name, limit in budget.items())
+        assert max(spent[name] / limit for name, limit in budget.items()) > 0.9
+    with pytest.raises(InvalidInputError, match="The nearest is"):
+        hold_budget(fitted, X[:40], {"dollars": 0.01})
 
 
 def test_what_takes_one_resource_says_so(table):

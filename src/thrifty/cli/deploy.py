@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from thrifty.cli.console import notes_of_warnings, print_json, print_text
-from thrifty.cli.options import AsJson, PublicKey, RowKey, SystemFile
+from thrifty.cli.options import AsJson, PublicKey, RowKey, SystemFile, read_amounts
 from thrifty.errors import InvalidInputError
 
 
@@ -23,7 +23,12 @@ def serve(
         ),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Mean cost per row to spend over the stream of requests.")
+        list[str] | None,
+        typer.Option(
+            help="Mean cost per row to spend over the stream of requests; or that of a resource, such as minutes=15; "
+            "repeat for several resources.",
+            metavar="AMOUNT|RESOURCE=AMOUNT",
+        ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 by default.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 by default.")] = None,
@@ -67,7 +72,7 @@ def serve(
     settings = Config(name=system.stem) if config is None else read_config(config)
     settings = settings.with_changes(
         full=full,
-        budget=budget,
+        budget=read_amounts("--budget", budget),
         host=host,
         port=port,
         admin_host=admin_host,

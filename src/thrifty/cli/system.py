@@ -420,8 +420,9 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
             f"More than {quantity(expected)} per row buys nothing more: the budget of {budget:g} is not spent."
         )
     if held is not None:
+        shown = costs_text(held) if isinstance(held, dict) else quantity(held)
         print_text(
-            f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
+            f"The budget of {shown} was held on these rows together: in another file a row may be answered "
             f"by another stage."
         )
     if max_loss is not None:

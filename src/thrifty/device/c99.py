@@ -418,6 +418,8 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
     tables.add("thrifty_sum", "base", _sums(model, base, is_narrow_leaf), sum_bytes)
     if not is_even or model.tree:
         tables.add("float", "costs", map(c_float, model.cost))
+    if model.costs is not None:
+        tables.add("float", "costs_in", map(c_float, model.costs.ravel()))
     if model.tree:
         _write_tree(tables, model.tree, n_order)
     state = -(-(sum_bytes * n_sums + bytes_of(types["code"]) * n_codes) // 2) * 2 + 8
@@ -428,7 +430,9 @@ def plan_of(model: DeviceModel, leaves: str, layout: str = "table") -> SourcePla
         trees=trees,
         flags=flags,
         types=types,
-        flash_bytes=table_bytes + program_bytes(flags, n_scores, len(model.stages)),
+        flash_bytes=table_bytes
+        + program_bytes(flags, n_scores, len(model.stages))
+        + COST_IN_BYTES * bool(model.resources),
         table_bytes=table_bytes,
         state_bytes=-(-state // sum_bytes) * sum_bytes,
         n_codes=n_codes,
@@ -536,6 +540,10 @@ def source_of(
         "TABLES": "\n\n".join(texts),
         "TREES": _tree_texts(plan.trees.functions, "int32_t" if plan.flags["LEAF_IN_CODE"] else "uint32_t"),
         "PRICE": c_float(plan.price),
+        "COST_IN": _COST_IN if model.resources else "",
+        "COST_IN_PROGRAM": _COST_IN_PROGRAM.replace("@N@", str(len(model.resources)))
+        if model.resources
+        else "",
         "SPREAD": c_double(model.spread),
         "CENTRE": c_double(model.centre),
     }
@@ -749,7 +757,29 @@ def _enums(model: DeviceModel) -> str:
         parts.append(enum(f"Levels of {name}.", [named(f"LEVEL_{name.upper()}", level) for level in levels]))
     if model.classes:
         parts.append(enum("Classes.", [named("CLASS", label) for label in model.classes]))
+    if model.resources:
+        parts.append(enum("Resources.", [named("RESOURCE", name) for name in model.resources]))
     return "\n".join(parts)
+
+
+_COST_IN = """
+/* The same in one of the resources. */
+float thrifty_cost_in(const thrifty_session *session, int resource);"""
+
+_COST_IN_PROGRAM = """
+
+float thrifty_cost_in(const thrifty_session *session, int resource)
+{
+#if THRIFTY_HAS_TREE
+    const unsigned held = session->n_held > n_held_by[session->visited] ? session->node + 1u : session->visited;
+#else
+    const unsigned held = session->n_held;
+#endif
+    return costs_in[held * @N@u + (unsigned)resource];
+}"""
+
+COST_IN_BYTES = 60
+"""Bytes of ``thrifty_cost_in`` (no command chose it)."""
 
 
 def _test_rows(rows: Sequence[TestRow], n_columns: int) -> str:

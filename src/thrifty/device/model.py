@@ -134,6 +134,10 @@ class DeviceModel:
         Price of the first so many purchases; of a tree, zero and the price of each node.
     tree : DeviceTree, optional
         Nodes of a tree of purchases.
+    resources : tuple of str
+        Several resources that purchases cost; ``cost`` is then their sum at the exchange rates of the fit.
+    costs : ndarray of shape (n_purchases + 1, n_resources), optional
+        The same in each of them.
     """
 
     order: Ints
@@ -147,6 +151,8 @@ class DeviceModel:
     points: tuple[Policy, ...]
     cost: Floats
     tree: DeviceTree | None = None
+    resources: tuple[str, ...] = ()
+    costs: Floats | None = None
 
     @property
     def n_scores(self) -> int:
@@ -182,7 +188,17 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         raise InvalidInputError(
             "a system whose rows part into branches, as fits of version 0.3 may, cannot be exported. Fit again."
         )
-    chain.price_list.refuse_resources("an export")
+    resources = chain.price_list.resources
+    if resources is not None and resources.delays:
+        raise InvalidInputError(
+            f"delays ({', '.join(resources.delays)}) cannot be exported: a device asks for one column at a time. Fit "
+            f"without delays=."
+        )
+    if any(point.more is not None for point in points):
+        raise InvalidInputError(
+            "a device mixes at most two operating points, and this system mixes three or more. Export "
+            "system.at(budget=..., mix=False), or a system with a budget of one resource."
+        )
     if chain.price_list.by_row is not None:
         raise InvalidInputError(
             "prices that differ by row cannot be exported: a device knows one price list. Fit with prices that are the "
@@ -201,11 +217,15 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
     tree = _tree(chain.stages, position)
     if tree is not None:  # rows leave the mixture with the scores that they carried in
         stages[-1] = replace(stages[-1], carries=False, start=base)
-        cost = np.r_[0.0, chain.cost_by_place[: len(tree.nodes)]]
-    else:
+
+    def cost_of(chain: Chain) -> Floats:
+        """Price of the purchases at each node of a tree, or of the first so many."""
+        if tree is not None:
+            return np.r_[0.0, chain.cost_by_place[: len(tree.nodes)]]
         bought = np.zeros((len(order) + 1, n_features), dtype=bool)
         bought[:, order] = np.tri(len(order) + 1, len(order), -1, dtype=bool)
-        cost = chain.price_list.cost_of_rows(bought, np.zeros(len(bought), dtype=bool))
+        return chain.price_list.cost_of_rows(bought, np.zeros(len(bought), dtype=bool))
+
     return DeviceModel(
         order=order,
         names=chain.schema.names,
@@ -216,8 +236,10 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
         base=base,
         stages=tuple(stages),
         points=points,
-        cost=cost,
+        cost=cost_of(chain),
         tree=tree,
+        resources=() if resources is None else resources.names,
+        costs=None if resources is None else np.column_stack([cost_of(one) for one in chain.by_resource]),
     )
 
 

@@ -158,6 +158,7 @@ def _metadata(model: DeviceModel, identity: str, version: str) -> dict[str, Any]
         "n_held": None if model.tree else [stage.n_held for stage in model.stages],
         "nodes": _held_names(model, model.tree) if model.tree else None,
         "cost": model.cost.tolist(),
+        **({} if model.costs is None else {"resources": model.resources, "costs": model.costs.tolist()}),
         "thresholds": np.clip(thresholds, -largest, largest).tolist(),
         # Words of 64 bits, which not every reader of JSON keeps.
         "points": [
@@ -178,7 +179,7 @@ def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
     graph, n_stages = _Graph(), len(model.stages)
     in_order = graph.add("Gather", "x", graph.constant(model.order, np.int64), axis=1)
     limits = _limits(graph, model)
-    carried, stops, scores, paid = graph.constant([model.base]), [], [], []
+    carried, stops, scores, paid, paid_in = graph.constant([model.base]), [], [], [], []
     flat = graph.constant([-1], np.int64)
     node, n_before = graph.add("Mul", "key", graph.constant(0, np.int64)), 1
     levels = _levels(graph, model.tree, len(model.order), in_order) if model.tree else ""
@@ -186,6 +187,8 @@ def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
         at_node = graph.add("Add", node, graph.constant(n_before if model.tree else stage.n_held, np.int64))
         cost = graph.add("Gather", graph.constant(model.cost), at_node)
         paid.append(graph.add("Reshape", cost, graph.constant([-1, 1], np.int64)))
+        if model.costs is not None:
+            paid_in.append(graph.add("Gather", graph.constant(model.costs), at_node))
         if model.tree and place < n_stages - 1:
             sums, node = _mixture(graph, model.tree, place, levels, node)
             score = _calibrated(graph, stage, sums)
@@ -204,6 +207,11 @@ def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
         route = graph.add("Where", stops[place], graph.constant(place, np.int64), route)
         last = graph.add("Where", stops[place], scores[place], last)
         cost = graph.add("Where", stops[place], paid[place], cost)
+    if paid_in:
+        costs = paid_in[-1]
+        for place in range(n_stages - 1, -1, -1):
+            costs = graph.add("Where", stops[place], paid_in[place], costs)
+        graph.add("Identity", costs, out="costs")
     graph.add("Reshape", route, flat, out="route")
     graph.add("Reshape", cost, flat, out="cost")
     _scaled(graph, model, last, "scores")
@@ -215,6 +223,7 @@ def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
         graph.add("ArgMax", last, axis=1, keepdims=0, out="label")
     outputs |= {"label": ("INT64", ["rows"])} if model.classes else {}
     inputs = {"x": ("DOUBLE", ["rows", len(model.names)]), "key": ("INT64", ["rows"]), "point": ("INT64", [])}
+    outputs |= {"costs": ("DOUBLE", ["rows", len(model.resources)])} if model.resources else {}
     return graph.file(inputs, outputs | {"cost": ("DOUBLE", ["rows"])}, about)
 
 

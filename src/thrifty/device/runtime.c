@@ -613,7 +613,7 @@ float thrifty_cost(const thrifty_session *session)
 #else
     return costs[session->n_held];
 #endif
-}
+}@COST_IN_PROGRAM@
 
 #ifdef THRIFTY_SELF_TEST
 int thrifty_self_test(void)

@@ -52,7 +52,7 @@ int thrifty_label(const thrifty_session *session);
 /* Log-odds of the second class, score of class k, or the predicted number, at the last stage. */
 double thrifty_score(const thrifty_session *session, int k);
 /* Price of what the row was given. */
-float thrifty_cost(const thrifty_session *session);
+float thrifty_cost(const thrifty_session *session);@COST_IN@
 /* Number of the stage that answered, or would if the row stopped here; -1 before the first stage. */
 int thrifty_route(const thrifty_session *session);
 

@@ -148,7 +148,10 @@ def create_admin(control: Any) -> Starlette:
     async def budget(request: Request) -> Response:
         change = read_json(await request.body())
         if set(change) != {"budget"}:
-            raise InvalidInputError('the body must be {"budget": NUMBER}, or null for the point of the file.')
+            raise InvalidInputError(
+                'the body must be {"budget": NUMBER}, or {"budget": {"RESOURCE": NUMBER}}; null is the point of the '
+                "file."
+            )
         await control.change_budget(change["budget"])
         return json_response(change)
 
@@ -218,7 +221,7 @@ class _Predictions:
         def write(_: InferRequest, answered: Answered) -> bytes:
             lists = {
                 name: values.tolist() if hasattr(values, "tolist") else values
-                for name, values in answered.columns(OUTPUTS).items()
+                for name, values in answered.columns((*OUTPUTS, *model.cost_outputs)).items()
             }
             rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
             named = {"model_name": self._config.name, "model_version": model.version}

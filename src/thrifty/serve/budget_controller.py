@@ -17,13 +17,14 @@ What rows have paid is a ``Spending``, which outlives reloads and may be shared 
 """
 
 import fcntl
+import math
 import multiprocessing
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -31,8 +32,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.engine.evidence.budgets import best_mix, nearest_limits, within_budgets
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.thresholds import with_points_between
+from thrifty.engine.prices.billing import Resources
 from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import SLACK, Policy
@@ -48,6 +51,9 @@ HORIZONS = 20
 PATIENCE = 4.0
 """Ratio of the speeds of debt and correction: the least at which the two do not swing."""
 
+
+_STEP = math.log(1.01)
+"""Step in the logarithm of setpoints of several resources, from one mix to the next (no command chose it)."""
 
 _STATE = np.dtype(
     [
@@ -156,7 +162,107 @@ class Spending:
         return (int(self.state["n_seen"]) + first + np.arange(n)) % self.window
 
 
-class BudgetController:
+class _Held:
+    """A mean cost that the rows of a stream are to hold: the law of control, without a system.
+
+    Parameters
+    ----------
+    ends : tuple of two float
+        Mean costs of the cheapest and of the dearest operating point.
+    rows : tuple of two float
+        The least and the most that a row can cost.
+    window : int
+        Rows of which ``mean_spend`` is the mean.
+    spending : Spending, optional
+        What rows before have paid; None begins anew.
+    """
+
+    def __init__(
+        self, ends: tuple[float, float], rows: tuple[float, float], window: int, spending: Spending | None
+    ) -> None:
+        (self._cheapest, self._dearest), (self._least, self._most) = ends, rows
+        self._window = window
+        self._spending = Spending(window) if spending is None else spending
+        self._state = self._spending.state
+        with self._spending.locked():
+            if not self._state["is_begun"]:
+                self._spending.latest[:] = self._least
+                self._state["n_together"] = (
+                    1  # rows that lately came at once: a debt cannot be paid back in fewer
+                )
+                self._state["is_begun"] = 1
+
+    @property
+    def target(self) -> float:
+        """Mean cost per row that is held."""
+        return float(self._state["target"])
+
+    @target.setter
+    def target(self, target: float) -> None:
+        if not self._cheapest * (1 - SLACK) <= target <= self._dearest * (1 + SLACK):
+            raise InvalidInputError(
+                f"the target must lie between {self._cheapest:.6g} and {self._dearest:.6g}, the mean costs of the "
+                f"cheapest and of the dearest operating point; got {target!r}."
+            )
+        self._check_target(target)
+        with self._spending.locked():
+            # What was spent beyond another target is no debt under this one.
+            if self._state["target"] != target:
+                self._state["target"], self._state["debt"] = target, 0.0
+            self._move(0)
+
+    @property
+    def setpoint(self) -> float:
+        """Mean cost, on the rows of the fit, of the operating point in force."""
+        return float(self._state["setpoint"])
+
+    @property
+    def n_seen(self) -> int:
+        """Rows whose costs are known."""
+        return int(self._state["n_seen"])
+
+    @property
+    def mean_spend(self) -> float:
+        """Mean cost of the latest rows, at most ``window`` of them; 0 before the first."""
+        n = min(self.n_seen, self._window)
+        return float(self._spending.latest[self._spending.places(-n, n)].mean()) if n else 0.0
+
+    def _check_target(self, target: float) -> None:
+        """Refuse a target that cannot be held for another reason."""
+
+    def under_way(self, n_rows: int) -> None:
+        """Count rows as under way."""
+        with self._spending.locked():
+            self._spending.begin(n_rows, self._most)
+
+    def count(self, n_rows: int, costs: Floats) -> None:
+        """Count rows that had begun as done, and what they paid; without costs, they were refused."""
+        with self._spending.locked():
+            if len(costs):
+                self._spending.add(costs)
+                self._state["debt"] += float(np.sum(costs)) - self.target * len(costs)
+                self._move(len(costs))
+            self._spending.end(n_rows, self._most)
+
+    # -- the law of control ------------------------------------------------------------------------
+
+    def _move(self, n_rows: int) -> None:
+        """Set the setpoint for the rows that follow, after some rows were paid for."""
+        state, target = self._state, self.target
+        state["n_together"] = n_together = max(n_rows, float(state["n_together"]) - 1)
+        horizon = max(self._window / HORIZONS, n_together)
+        low, high = self._cheapest - target, self._dearest - target
+        max_debt = self._window / 2
+        debt = min(max(float(state["debt"]), -max_debt * high), -max_debt * low)
+        correction = float(state["correction"])
+        wanted = correction - debt / horizon
+        if not (wanted > high and debt < 0) and not (wanted < low and debt > 0):
+            correction -= debt * n_rows / (PATIENCE * horizon**2)
+        state["debt"], state["correction"] = debt, min(max(correction, low), high)
+        state["setpoint"] = target + min(max(wanted, low), high)
+
+
+class BudgetController(_Held):
     """Moves between operating points of one system so that the mean spend of the stream holds the target.
 
     Parameters
@@ -196,11 +302,9 @@ class BudgetController:
     ) -> None:
         if window < 1:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
-        if isinstance(system, Chain):
-            system.price_list.refuse_resources("a live budget")
-        elif (resources := system.router_.state_.resources) is not None:
+        if (resources := resources_of(system)) is not None:
             raise InvalidInputError(
-                f"a live budget takes prices in one resource; these are in {', '.join(resources.names)}."
+                f"the budget must name its resources, since prices are in {', '.join(resources.names)}; got {target!r}."
             )
         policy: Policy = system.policy if isinstance(system, Chain) else system.router_.policy_
         if not policy.is_measured:
@@ -210,8 +314,7 @@ class BudgetController:
             )
         if evidence is not None:
             policy = with_points_between(policy, evidence)
-        self._policy, self._window, self._cap = policy, window, cap
-        self._cheapest, self._dearest = float(policy.cost[0]), float(policy.cost[-1])
+        self._policy, self._cap = policy, cap
         if isinstance(system, Chain):
             if cap is not None and system.price_list.by_row is not None:
                 raise InvalidInputError(
@@ -221,7 +324,7 @@ class BudgetController:
             self._system: Any = system.ready()
             self._max_piece = window // (2 * HORIZONS)
             self._cost_by_place = cost_at_hand(system, is_free=is_at_hand_free)
-            self._least, self._most = float(self._cost_by_place[0]), float(system.cost_by_place.max())
+            of_rows = float(self._cost_by_place[0]), float(system.cost_by_place.max())
         else:
             if cap is not None:
                 raise InvalidInputError(
@@ -230,58 +333,23 @@ class BudgetController:
                 )
             prices = sorted(system.model_prices_.values())
             self._system, self._max_piece = system, sys.maxsize  # each model is asked in one batch
-            self._least, self._most = prices[0], sum(prices[-system.max_asks :])
+            of_rows = prices[0], sum(prices[-system.max_asks :])
+        self._least = of_rows[0]
         self._check_cap()
-        self._spending = Spending(window) if spending is None else spending
-        self._state = self._spending.state
-        with self._spending.locked():
-            if not self._state["is_begun"]:
-                self._spending.latest[:] = self._least
-                self._state["n_together"] = (
-                    1  # rows that lately came at once: a debt cannot be paid back in fewer
-                )
-                self._state["is_begun"] = 1
+        super().__init__((float(policy.cost[0]), float(policy.cost[-1])), of_rows, window, spending)
         self.target = target
-
-    # -- what is held ------------------------------------------------------------------------------
-
-    @property
-    def target(self) -> float:
-        """Mean cost per row that is held."""
-        return float(self._state["target"])
-
-    @target.setter
-    def target(self, target: float) -> None:
-        if not self._cheapest * (1 - SLACK) <= target <= self._dearest * (1 + SLACK):
-            raise InvalidInputError(
-                f"the target must lie between {self._cheapest:.6g} and {self._dearest:.6g}, the mean costs of the "
-                f"cheapest and of the dearest operating point; got {target!r}."
-            )
-        if self._cap is not None and target > self._cap:
-            raise InvalidInputError(
-                f"the target must be at most the cap of {self._cap:.6g}; got {target!r}. Raise the cap, or lower the "
-                f"target."
-            )
-        with self._spending.locked():
-            # What was spent beyond another target is no debt under this one.
-            if self._state["target"] != target:
-                self._state["target"], self._state["debt"] = target, 0.0
-            self._move(0)
-
-    @property
-    def setpoint(self) -> float:
-        """Mean cost, on the rows of the fit, of the operating point in force."""
-        return float(self._state["setpoint"])
-
-    @property
-    def n_seen(self) -> int:
-        """Rows whose costs are known."""
-        return int(self._state["n_seen"])
 
     @property
     def capped(self) -> bool:
         """True if the latest rows were made to stop because of the cap."""
         return bool(self._state["capped"])
+
+    def _check_target(self, target: float) -> None:
+        if self._cap is not None and target > self._cap:
+            raise InvalidInputError(
+                f"the target must be at most the cap of {self._cap:.6g}; got {target!r}. Raise the cap, or lower the "
+                f"target."
+            )
 
     def _check_cap(self) -> None:
         if self._cap is not None and not self._cap >= self._least:
@@ -289,12 +357,6 @@ class BudgetController:
                 f"the cap must be at least {self._least:.6g}, what a row pays that stops at the first stage; got "
                 f"{self._cap!r}."
             )
-
-    @property
-    def mean_spend(self) -> float:
-        """Mean cost of the latest rows, at most ``window`` of them; 0 before the first."""
-        n = min(self.n_seen, self._window)
-        return float(self._spending.latest[self._spending.places(-n, n)].mean()) if n else 0.0
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -355,29 +417,7 @@ class BudgetController:
 
     def end(self, n_rows: int, costs: Floats) -> None:
         """Count rows that had begun as done, and what they paid; without costs, they were refused."""
-        with self._spending.locked():
-            if len(costs):
-                self._spending.add(costs)
-                self._state["debt"] += float(np.sum(costs)) - self.target * len(costs)
-                self._move(len(costs))
-            self._spending.end(n_rows, self._most)
-
-    # -- the law of control ------------------------------------------------------------------------
-
-    def _move(self, n_rows: int) -> None:
-        """Set the setpoint for the rows that follow, after some rows were paid for."""
-        state, target = self._state, self.target
-        state["n_together"] = n_together = max(n_rows, float(state["n_together"]) - 1)
-        horizon = max(self._window / HORIZONS, n_together)
-        low, high = self._cheapest - target, self._dearest - target
-        max_debt = self._window / 2
-        debt = min(max(float(state["debt"]), -max_debt * high), -max_debt * low)
-        correction = float(state["correction"])
-        wanted = correction - debt / horizon
-        if not (wanted > high and debt < 0) and not (wanted < low and debt > 0):
-            correction -= debt * n_rows / (PATIENCE * horizon**2)
-        state["debt"], state["correction"] = debt, min(max(correction, low), high)
-        state["setpoint"] = target + min(max(wanted, low), high)
+        self.count(n_rows, costs)
 
     @property
     def chain_at_setpoint(self) -> Any:
@@ -406,6 +446,153 @@ class BudgetController:
         if (self._most - floor) * self._window <= room:
             return sys.maxsize
         return int((room - (reserved - n_begun * floor)) // (self._most - floor))
+
+
+class BudgetsController:
+    """Moves between mixes of operating points so that the mean spend of a stream holds budgets of several resources.
+
+    Each budget has the law of control of a ``BudgetController`` to itself; what moves is the setpoint of that resource.
+    In force is the best mix of points that keeps to all setpoints.
+
+    Parameters
+    ----------
+    system : Chain or ModelCascade
+        A system whose operating points were measured in a fit, with prices in several resources.
+    target : dict of str to float
+        Mean cost per row that the stream is to spend at most, of some of the resources.
+    window : int
+        Rows of which ``mean_spend`` is the mean.
+    spending : callable
+        From the name of a resource to the ``Spending`` of it.
+    """
+
+    capped = False
+
+    def __init__(
+        self,
+        system: Chain | ModelCascade,
+        *,
+        target: Mapping[str, float],
+        window: int = 2000,
+        spending: Callable[[str], Spending] | None = None,
+    ) -> None:
+        resources = resources_of(system)
+        if resources is None:
+            raise InvalidInputError(
+                f"the budget must be a number, since prices are in one resource; got {dict(target)!r}."
+            )
+        self._resources, self._window = resources, window
+        self._spending = spending or (lambda _: Spending(window))
+        self._held: dict[str, _Held] = {}
+        if isinstance(system, Chain):
+            self._system: Any = system.ready()
+            self._policy, self._max_piece = system.policy, max(window // (2 * HORIZONS), 1)
+        else:
+            self._system, self._policy, self._max_piece = system, system.router_.state_.policy, sys.maxsize
+        if self._policy.costs is None:
+            raise InvalidInputError(
+                "budgets can be held only between operating points whose costs are known, and those of this chain are "
+                "not. Serve what a fit has made, or leave the budget out."
+            )
+        self._costs = self._policy.costs
+        self.target = target
+
+    @property
+    def target(self) -> dict[str, float]:
+        """Mean cost per row that is held, by resource."""
+        return self._of_each("target")
+
+    @target.setter
+    def target(self, target: Mapping[str, float]) -> None:
+        wanted = self._resources.check_budget("budget", target)
+        within_budgets(self._policy, self._resources, wanted)  # refuses budgets that nothing keeps to
+        self._held = {name: self._held_at(name, amount) for name, amount in wanted.items()}
+
+    def _held_at(self, name: str, amount: float) -> _Held:
+        """The law that holds a budget of one resource."""
+        place = self._resources.names.index(name)
+        costs = self._costs[:, place]
+        ends = float(costs.min()), max(float(costs.max()), amount)
+        held = _Held(ends, self._of_rows(place), self._window, self._spending(name))
+        held.target = amount
+        return held
+
+    def _of_rows(self, resource: int) -> tuple[float, float]:
+        """The least and the most that a row can cost in one resource."""
+        if isinstance(self._system, Chain):
+            paid = self._system.by_resource[resource].cost_by_place
+            return float(paid[0]), float(paid.max())
+        name = self._resources.names[resource]
+        prices = sorted(price.get(name, 0.0) for price in self._system.model_prices_.values())
+        return prices[0], sum(prices[-self._system.max_asks :])
+
+    def _of_each(self, name: str) -> dict[str, float]:
+        return {resource: getattr(held, name) for resource, held in self._held.items()}
+
+    @property
+    def setpoint(self) -> dict[str, float]:
+        """Mean cost, on the rows of the fit, that the mix in force keeps to, by resource."""
+        return self._of_each("setpoint")
+
+    @property
+    def mean_spend(self) -> dict[str, float]:
+        """Mean cost of the latest rows, by resource."""
+        return self._of_each("mean_spend")
+
+    @property
+    def chain_at_setpoint(self) -> Any:
+        """The system at the mix in force."""
+        # Setpoints move with every row: mixes are kept for steps of one per cent, and what is left over is a debt.
+        steps = (round(math.log(max(amount, 1e-9)) / _STEP) for amount in self.setpoint.values())
+        return self._at(tuple(steps))
+
+    @cached_property
+    def _at(self) -> Callable[[tuple[int, ...]], Any]:
+        @lru_cache(4096)
+        def at(steps: tuple[int, ...]) -> Any:
+            amounts = (math.exp(step * _STEP) for step in steps)
+            limits = self._resources.limits(dict(zip(self._held, amounts, strict=True)))
+            mix = best_mix(self._policy, limits)
+            if mix is None:
+                nearest = nearest_limits(self._costs, limits) * (1 + 1e-9)
+                mix = within_budgets(self._policy, self._resources, self._resources.named(nearest))
+            if isinstance(self._system, Chain):
+                return self._system.at(mix)
+            return self._system.at_policy(mix)
+
+        return at
+
+    def walk(self, reader: Reader, rows: Ints | None = None, beyond: Chain | None = None) -> Walk:
+        """Send rows, all of them by default, as far as the budgets allow, and count what their routes cost."""
+
+        def walk(chain: Chain, rows: Ints) -> tuple[Walk, Floats]:
+            walk = chain.walk(reader, rows)
+            return walk, chain.costs(reader, walk)
+
+        return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walk, beyond))
+
+    def in_pieces(
+        self, rows: Ints, run: Callable[[Any, Ints], tuple[Result, Floats]], beyond: Chain | None = None
+    ) -> list[Result]:
+        """Run rows in pieces, each at an operating point of its own; ``run`` returns costs in each resource, too."""
+        results: list[Result] = []
+        for first in range(0, max(len(rows), 1), self._max_piece):
+            piece = rows[first : first + self._max_piece]
+            costs = np.zeros((0, len(self._resources.names)))
+            for held in self._held.values():
+                held.under_way(len(piece))
+            try:
+                result, costs = run(beyond or self.chain_at_setpoint, piece)
+                results.append(result)
+            finally:
+                for name, held in self._held.items():
+                    held.count(len(piece), costs[:, self._resources.names.index(name)])
+        return results
+
+
+def resources_of(system: Chain | ModelCascade) -> Resources | None:
+    """Several resources that a system is priced in, or None."""
+    return system.price_list.resources if isinstance(system, Chain) else system.router_.state_.resources
 
 
 def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:

@@ -309,7 +309,7 @@ class Config:
         lacks, or the request is refused with 503. Rows of the first two kinds are marked degraded.
     purchase_deadline : float
         Seconds that all purchases of one request may take.
-    budget : float, optional
+    budget : float, or dict of resource to float, optional
         Mean cost per row that the stream of rows is to spend; None keeps the operating point of the file.
     budget_window : int
         Rows over which the mean spend is held.
@@ -360,7 +360,7 @@ class Config:
     providers: Mapping[str, Any] = _table(repr=False)  # headers may hold keys
     on_provider_failure: str = _choice("answer", "skip", "raise")
     purchase_deadline: float = _number(1.0, 1e-3, 3600)
-    budget: float | None = None
+    budget: Any = None
     budget_window: int = _number(2000, 1, 10**9)
     budget_cap: float | None = None
     api_key: str | None = dataclasses.field(default=None, repr=False)
@@ -388,6 +388,12 @@ class Config:
             )
         if self.full is not None:
             _check_address(self.full)
+        amounts = self.budget.values() if isinstance(self.budget, dict) else [self.budget]
+        if any(isinstance(one, bool) or not isinstance(one, int | float | None) for one in amounts):
+            raise InvalidInputError(
+                f"budget must be a number, or a table of resources, such as {{ dollars = 12, minutes = 15 }}; got "
+                f"{self.budget!r}. Write it so in serve.toml."
+            )
         if self.budget_cap is not None and self.budget is None:
             raise InvalidInputError(
                 f"budget_cap needs a budget, whose controller holds it; got a cap of {self.budget_cap!r} alone. Set "

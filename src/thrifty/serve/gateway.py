@@ -24,7 +24,7 @@ from thrifty.engine.table.training import Spread
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade
-from thrifty.serve.budget_controller import BudgetController, Spending
+from thrifty.serve.budget_controller import BudgetController, BudgetsController, Spending
 from thrifty.serve.config import Config, EstimatorSettings, key_from
 from thrifty.serve.metrics import Drift, Metrics, Served, status_of
 from thrifty.serve.middleware import LOG, Keys, Room
@@ -178,8 +178,8 @@ class Gateway(BaseGateway[Model | ServedCascade]):
     sources : dict of str to RetryingSource, optional
         Sources of providers by name, instead of those that ``config.providers`` describes: they are asked ``over`` the
         keys of each request.
-    spending : Spending, optional
-        What rows have paid, shared with other processes.
+    spending : dict of str to Spending, optional
+        What rows have paid, shared with other processes: by resource of the budget, or "" where there is one.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Gateway(BaseGateway[Model | ServedCascade]):
         load: Callable[[], Loaded] | None = None,
         remote: RemoteModel | None = None,
         sources: Mapping[str, RetryingSource] | None = None,
-        spending: Spending | None = None,
+        spending: Mapping[str, Spending] | None = None,
     ) -> None:
         if remote is None and config.full is not None:
             remote = RemoteModel(config.full, settings=config.remote, api_key=config.remote_api_key)
@@ -202,7 +202,8 @@ class Gateway(BaseGateway[Model | ServedCascade]):
         }
         if remote is not None:
             self.remotes["full"] = remote
-        self._spending = Spending(config.budget_window) if spending is None else spending
+        self._shared = spending
+        self._spending: dict[str, Spending] = {} if spending is None else dict(spending)
         self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-batch")
         self._full_thread = ThreadPoolExecutor(1, thread_name_prefix="thrifty-full")
         # A request waits for no other one's purchases; threads are started as they are needed.
@@ -252,6 +253,9 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             states = {remote.breaker.state for remote in remotes}
             facts["breaker"] = next(state for state in ("open", "half_open", "closed") if state in states)
             metrics.show("breaker_open", "Whether a breaker is not closed.", facts["breaker"] != "closed")
+        if model.resources is not None:
+            about = "What rows paid, by resource."
+            metrics.show("spend_by_resource", about, metrics.paid_by_resource, "resource", merge="sum")
         if (controller := model.controller) is not None:
             for name, about in (
                 ("target", "Mean cost per row that is to be spent."),
@@ -260,7 +264,10 @@ class Gateway(BaseGateway[Model | ServedCascade]):
                 ("capped", "Whether the cap keeps rows from the full model."),
             ):
                 facts[name] = getattr(controller, name)
-                metrics.show(f"budget_{name}", about, facts[name])
+                if isinstance(facts[name], dict):
+                    metrics.show(f"budgets_{name}", f"{about[:-1]}, by resource.", facts[name], "resource")
+                else:
+                    metrics.show(f"budget_{name}", about, facts[name])
         return facts
 
     async def change_budget(self, budget: Any) -> None:
@@ -272,9 +279,9 @@ class Gateway(BaseGateway[Model | ServedCascade]):
                 f"budget, or start without the cap."
             )
         if budget is not None:
-            budget = check_amount("budget", budget)
+            budget = budget if isinstance(budget, dict) else check_amount("budget", budget)
             controller = self.model.controller
-            if controller is None:
+            if controller is None or isinstance(budget, dict) or isinstance(controller, BudgetsController):
                 controller = self._controller(self.model, budget)
             else:
                 controller.target = budget
@@ -301,13 +308,40 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             model.controller = self._controller(model, self.budget)
         return model
 
-    def _controller(self, model: Model | ServedCascade, budget: float) -> BudgetController:
+    def _controller(
+        self, model: Model | ServedCascade, budget: float | dict[str, float]
+    ) -> BudgetController | BudgetsController:
+        system, window = model.chain if isinstance(model, Model) else model.system, self.config.budget_window
+        if isinstance(budget, dict):
+            if self.config.budget_cap is not None:
+                raise InvalidInputError(
+                    "budget_cap takes prices in one resource. Leave it out, or serve a system that was saved at a cap "
+                    "per row: at(cap=...)."
+                )
+            if self.providers:
+                raise InvalidInputError(
+                    "budgets of several resources are held for rows that come with their columns, and providers are "
+                    "set. Leave the budgets or the providers out."
+                )
+            return BudgetsController(system, target=budget, window=window, spending=self._spending_of)
         return BudgetController(
-            model.chain if isinstance(model, Model) else model.system,
+            system,
             target=budget,
-            window=self.config.budget_window,
+            window=window,
             cap=self.config.budget_cap,
             is_at_hand_free=bool(self.providers),
-            spending=self._spending,
+            spending=self._spending_of(""),
             evidence=getattr(model.system, "evidence_", None),
         )
+
+    def _spending_of(self, resource: str) -> Spending:
+        """What rows have paid in a resource, "" being the only one; kept from one budget to the next."""
+        if resource not in self._spending:
+            if self._shared is not None:
+                named = ", ".join(filter(None, self._shared)) or "one resource"
+                raise InvalidInputError(
+                    f"workers share what rows paid in the resources that they were started with, {named}; got a budget "
+                    f"of {resource or 'one resource'}. Start the gateway with the budgets that it is to hold."
+                )
+            self._spending[resource] = Spending(self.config.budget_window)
+        return self._spending[resource]

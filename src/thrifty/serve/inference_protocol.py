@@ -606,6 +606,8 @@ class Answered:
         Names of the models of a cascade, by which its answers name their routes, and of the route -1.
     asked_models : ndarray of shape (n_rows, n_models), bool, optional
         Models of a cascade that were asked about each row.
+    costs : dict of str to ndarray of shape (n_rows,)
+        What each row paid in each of several resources; ``cost`` is then their sum at exchange rates.
     """
 
     task: Task
@@ -618,6 +620,7 @@ class Answered:
     n_agreed: int = 0
     routes: tuple[str, ...] = ()
     asked_models: Bools | None = None
+    costs: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def answer(self) -> Any:
@@ -679,7 +682,8 @@ class Answered:
 
     def columns(self, names: Collection[str]) -> dict[str, Any]:
         """Values of outputs by their names; numbers that are predicted have no probability."""
-        values = {name: getattr(self, name) for name in names}
+        by_resource = {f"cost_{name}": paid for name, paid in self.costs.items()}
+        values = {name: by_resource[name] if name in by_resource else getattr(self, name) for name in names}
         if self.routes and "route" in values:
             values["route"] = [self.routes[place] for place in self.route.tolist()]
         return {name: column for name, column in values.items() if column is not None}

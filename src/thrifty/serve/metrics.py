@@ -52,6 +52,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.started, self.n_rows = time.time(), 0
+        self.paid_by_resource: dict[str, float] = {}
         self.registry = CollectorRegistry()
         self._gauges: dict[str, Gauge] = {}
         self._published: dict[Any, float] = {}
@@ -106,6 +107,8 @@ class Metrics:
         self.n_rows += n_rows
         self.spend.inc(spend)
         self.saved.inc(n_rows * model.cost_of_full - spend)
+        for name, paid in answered.costs.items():
+            self.paid_by_resource[name] = self.paid_by_resource.get(name, 0.0) + float(paid.sum())
         routes = answered.route.tolist()
         for route in set(routes):
             self._rows_of(model.routes[route]).inc(routes.count(route))

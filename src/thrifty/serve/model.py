@@ -36,7 +36,7 @@ from thrifty.errors import (
 )
 from thrifty.learners.table_fit import record_of
 from thrifty.rows import key_chance
-from thrifty.serve.budget_controller import BudgetController, cost_at_hand, joined
+from thrifty.serve.budget_controller import BudgetController, BudgetsController, cost_at_hand, joined
 from thrifty.serve.config import Config
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
@@ -113,7 +113,8 @@ class Model:
         self.parameters = {"stages": self.chain.n_stages}
         self.rival = "the full model"
         self.remote = remote
-        self.controller: BudgetController | None = None
+        self.controller: BudgetController | BudgetsController | None = None
+        self.resources = self.chain.price_list.resources
         self.drift: Drift | None = None
         self.routes = (*map(str, range(self.chain.n_stages)), "full", "none")  # -1 is the last one
         self._explore = config.explore
@@ -141,7 +142,13 @@ class Model:
     def output_names(self) -> tuple[str, ...]:
         """Outputs of the model."""
         with_probability = ("answer", "probability", "probabilities", "route", "cost", "degraded")
-        return ("answer", "route", "cost", "degraded") if self.is_number else with_probability
+        outputs = ("answer", "route", "cost", "degraded") if self.is_number else with_probability
+        return (*outputs, *self.cost_outputs)
+
+    @property
+    def cost_outputs(self) -> tuple[str, ...]:
+        """Outputs with the cost in each of several resources."""
+        return () if self.resources is None else tuple(f"cost_{name}" for name in self.resources.names)
 
     @cached_property
     def full_names(self) -> tuple[str, ...]:
@@ -188,7 +195,8 @@ class Model:
             answered = self._answered_by_full(await self._with_full(cells, walk), explored)
             return answered if explored is None else self._compared(cells, answered, explored)
         outputs, nothing = self.chain.answer(_NOTHING_TO_READ, walk), np.zeros(len(route), dtype=bool)
-        return Answered(self.chain.task, walk.route, outputs, self._cost(cells, walk), nothing)
+        cost, costs = self._cost(cells, walk)
+        return Answered(self.chain.task, walk.route, outputs, cost, nothing, costs=costs)
 
     @cached_property
     def _to_full(self) -> Chain:
@@ -271,27 +279,41 @@ class Model:
         rows = np.flatnonzero(sent)
         full, reason = await self._ask_full(cells, rows)
         if full is not None:
-            cost = self._cost(cells, walk)
+            cost, costs = self._cost(cells, walk)
             answers = np.zeros((len(cells), self.n_outputs))
             answers[rows] = full
             answered = chain.with_innermost(PrecomputedFull(answers))
-            return Answered(chain.task, walk.route, answered.answer(_plain_reader(cells), walk), cost, sent)
+            outputs = answered.answer(_plain_reader(cells), walk)
+            return Answered(chain.task, walk.route, outputs, cost, sent, costs=costs)
         walk = _without_full(chain, walk)
-        cost = self._cost(cells, walk)
+        cost, costs = self._cost(cells, walk)
         if reason not in NOT_TRIED and not self.providers:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
             bought, prices = chain.bought_by_place[[-1]], chain.price_list
             every = np.repeat(bought, len(rows), axis=0)
             amounts = amounts_of(prices, self._reader(cells), rows, every, chain.names)
             cost[rows] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
+            for name, each in zip(costs, prices.by_resource, strict=True):
+                costs[name][rows] = each.cost_of_rows(bought, np.zeros(1, dtype=bool))
         outputs = chain.answer(_NOTHING_TO_READ, walk)
-        return Answered(chain.task, walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
+        reasons = dict.fromkeys(rows.tolist(), reason)
+        return Answered(chain.task, walk.route, outputs, cost, sent, reasons, costs=costs)
 
-    def _cost(self, cells: Cells, walk: Walk) -> Floats:
-        """Cost of the rows on their way, by the prices of each row where they differ."""
-        if self.chain.price_list.by_row is None and self.chain.rounds is None:
-            return self.cost_by_place[self.chain.places(walk)]
-        return self.chain.spent(self._reader(cells), walk)
+    def _cost(self, cells: Cells, walk: Walk) -> tuple[Floats, dict[str, Floats]]:
+        """Cost of the rows on their way, by the prices of each row where they differ; and that in each resource."""
+        if self.resources is not None:
+            point = self.chain if self.controller is None else self.controller.chain_at_setpoint
+            if self.providers:
+                each = [cost_at_hand(one, is_free=True)[one.places(walk)] for one in self.chain.by_resource]
+                costs = np.stack(each, axis=1)
+            else:
+                costs = point.costs(self._reader(cells), walk)
+            return (costs * self.resources.rates).sum(axis=1), dict(
+                zip(self.resources.names, costs.T, strict=True)
+            )
+        if self.chain.price_list.by_row is None:
+            return self.cost_by_place[self.chain.places(walk)], {}
+        return self.chain.spent(self._reader(cells), walk), {}
 
     async def _ask_full(self, cells: Cells, rows: Ints) -> tuple[Floats | None, str]:
         """Outputs of the full model for some rows, or why there are none."""

@@ -23,7 +23,7 @@ from thrifty.errors import (
     InvalidInputError,
 )
 from thrifty.learners.routing.model_cascade import ModelCascade, Run
-from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController, BudgetsController, resources_of
 from thrifty.serve.config import Config, EstimatorSettings
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
@@ -94,13 +94,24 @@ class ServedCascade:
         self.n_outputs = len(self.classes) or 1
         self.parameters = {"models": router.pool_}
         self.output_types = output_types(self.task) | {"route": "BYTES", "asked": "BYTES"}
-        self.controller: BudgetController | None = None
+        self.controller: BudgetController | BudgetsController | None = None
+        self.resources = resources_of(cascade)
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """Outputs of the model."""
-        outputs = ("answer", "probability", "probabilities", "route", "cost", "degraded", "asked")
-        return ("answer", *outputs[3:]) if self.is_number else outputs
+        outputs = ("probability", "probabilities", "route", "cost", "degraded", "asked")
+        return ("answer", *outputs[2 if self.is_number else 0 :], *self.cost_outputs)
+
+    @property
+    def cost_outputs(self) -> tuple[str, ...]:
+        """Outputs with the cost in each of several resources."""
+        return tuple(f"cost_{name}" for name in self.cost_names)
+
+    @property
+    def cost_names(self) -> tuple[str, ...]:
+        """Several resources that answers cost; none where there is one."""
+        return () if self.resources is None else self.resources.names
 
     def _placed(self, name: str, model: FullModel) -> FullModel:
         """A model where the settings say that it is, or the one in the file."""
@@ -130,7 +141,7 @@ class ServedCascade:
 
         def run(plan: ModelCascade, _: Ints) -> tuple[Run, Floats]:
             result = plan.run(table, warns=False)
-            return result, result.cost
+            return result, result.cost if result.costs is None else result.costs
 
         everyone, controller = np.arange(len(cells)), self.controller
         try:  # all rows are one piece for the controller
@@ -155,6 +166,7 @@ class ServedCascade:
             failures,
             routes=self.routes,
             asked_models=asked,
+            costs={} if result.costs is None else dict(zip(self.cost_names, result.costs.T, strict=True)),
         )
 
     async def in_batch_thread(self, call: Callable[[], Any]) -> Any:

@@ -24,7 +24,7 @@ from thrifty.engine.table.files import read_table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
-from thrifty.serve.budget_controller import BudgetController
+from thrifty.serve.budget_controller import BudgetController, BudgetsController
 from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
 
@@ -78,7 +78,7 @@ class Buyer:
     def answer(
         self,
         cells: RequestCells,
-        controller: BudgetController | None,
+        controller: BudgetController | BudgetsController | None,
         policy: Policy,
         explored: Bools | None = None,
     ) -> Answered:
@@ -120,7 +120,11 @@ class Buyer:
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
         order, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
         in_order = np.argsort(order)
-        return Answered(chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons)
+        costs = reader.costs(everyone, ledger.calls(everyone))
+        named = {} if costs is None else {name: costs[name].to_numpy() for name in costs}
+        return Answered(
+            chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons, costs=named
+        )
 
 
 def to_full(chain: Chain) -> Chain:

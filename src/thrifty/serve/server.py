@@ -184,13 +184,21 @@ def serve_workers(load: Load, config: Config, announce: Callable[[], None]) -> N
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _spendings(config: Config, memory: dict[str, Any], folder: Path, worker: int = 0) -> dict[str, Spending]:
+    """What rows have paid, by resource, shared by the processes of a gateway."""
+    return {
+        name: Spending(config.budget_window, of_one, folder / f"lock{number or ''}", config.workers, worker)
+        for number, (name, of_one) in enumerate(memory.items())
+    }
+
+
 def _work(
     number: int, load: Load, config: Config, folder: Path, listening: socket.socket, memory: Any, pipe: Any
 ) -> None:
     """Load the file, report that, and serve; answer the supervisor until it ends."""
     log_as_json()
     try:
-        spending = Spending(config.budget_window, memory, folder / "lock", config.workers, number)
+        spending = _spendings(config, memory, folder, number)
         app = create_app(load(), config, load=load, spending=spending)
         app.state.gateway.refresh()
         _take_disk(folder)
@@ -286,8 +294,9 @@ class Supervisor:
     ) -> None:
         self.config, self.keys, self.metrics = config, keys, Metrics()
         self._load, self._folder, self._listening = load, folder, listening
-        self._memory = shared_memory(config.budget_window, config.workers)
-        self._spending = Spending(config.budget_window, self._memory, folder / "lock", config.workers)
+        names = list(config.budget) if isinstance(config.budget, dict) else [""]
+        self._memory = {name: shared_memory(config.budget_window, config.workers) for name in names}
+        self._spending = _spendings(config, self._memory, folder)
         self._workers: list[_Worker] = []
         self._asking = asyncio.Lock()
         self._shared = CollectorRegistry()
@@ -340,7 +349,8 @@ class Supervisor:
             await _readable(worker.process.sentinel)
             worker.is_ready = False
             worker.process.join()
-            self._spending.settle(number)
+            for spending in self._spending.values():
+                spending.settle(number)
             mark_process_dead(worker.process.pid, str(self._folder))  # type: ignore[no-untyped-call]
             code = worker.process.exitcode
             LOG.warning("worker %d is replaced: it ended with exit code %s", number, code)

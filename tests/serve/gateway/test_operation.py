@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
-from thrifty import Policy
+from thrifty import BudgetedClassifier, Policy, Prices, StageOptions
 from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config, read_config
 from thrifty.serve.gateway import Loaded
@@ -355,3 +358,60 @@ def test_every_answer_is_wholly_that_of_one_file_while_two_take_turns(open_gatew
     assert {one.status for one in said} == {200}
     assert {one.said["model_version"] for one in said} == {"a", "b"}
     assert all(one.said == whole[one.said["model_version"]] for one in said)
+
+
+# -- several resources -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_two_resources():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(500, 3)).round(3), columns=["age", "ecg", "scan"])
+    y = np.where(X["ecg"] + X["scan"] + 0.5 * X["age"] > 0, "sick", "well")
+    costs = {"age": 0, "ecg": {"dollars": 5, "minutes": 20}, "scan": {"dollars": 20, "minutes": 5}}
+    stages = StageOptions(sizes=[(10, 3)])
+    cascade = BudgetedClassifier(
+        LogisticRegression(), prices=Prices(costs), stages=stages, cv=2, random_state=0
+    )
+    return cascade.fit(X, y), X
+
+
+def rows_of(X, first, n_rows=20):
+    return {"rows": X.iloc[first : first + n_rows].to_dict("records")}
+
+
+def test_budgets_of_two_resources_are_held_shown_and_changed(open_gateway, of_two_resources):
+    cascade, X = of_two_resources
+    most = cascade.expected_cost_
+    budget = {"dollars": 0.6 * most["dollars"], "minutes": 0.5 * most["minutes"]}
+    gateway = open_gateway(cascade, budget=budget, budget_window=200)
+    paid = []
+    for first in range(0, 400, 20):
+        paid += gateway.ask("/predict", rows_of(X, first)).said["answers"]
+    spent = {name: np.mean([one[f"cost_{name}"] for one in paid]) for name in budget}
+    for name, limit in budget.items():
+        assert spent[name] <= 1.15 * limit
+    assert max(spent[name] / budget[name] for name in budget) > 0.85
+    shown = gateway.admin("/metrics").said.decode()
+    for name, amount in spent.items():
+        total = float(re.search(rf'thrifty_spend_by_resource{{resource="{name}"}} (\S+)', shown)[1])
+        assert total == pytest.approx(400 * amount, rel=1e-6)
+        target = float(re.search(rf'thrifty_budgets_target{{resource="{name}"}} (\S+)', shown)[1])
+        assert target == pytest.approx(budget[name])
+    assert gateway.admin("/budget", {"budget": {"minutes": 0.0}}).status == 200
+    free = gateway.ask("/predict", rows_of(X, 400)).said["answers"]
+    assert np.mean([one["cost_minutes"] for one in free]) <= budget["minutes"]
+    for refused in (3.0, {"hours": 1}, {"dollars": -1}):
+        assert gateway.admin("/budget", {"budget": refused}).status == 400
+
+
+def test_what_a_live_budget_in_several_resources_cannot_do_is_refused(
+    open_gateway, of_two_resources, numbers
+):
+    cascade, _ = of_two_resources
+    with pytest.raises(InvalidInputError, match="budget_cap takes prices in one resource"):
+        open_gateway(cascade, budget={"dollars": 9}, budget_cap=10.0)
+    with pytest.raises(InvalidInputError, match="prices are in one resource"):
+        open_gateway(numbers, budget={"dollars": 9})
+    with pytest.raises(InvalidInputError, match="or a table of resources"):
+        open_gateway(numbers, budget={"dollars": "9"})

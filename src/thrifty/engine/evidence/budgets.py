@@ -161,6 +161,18 @@ def within_budgets(
             f"must be one that some operating point keeps to; got {dict(budget)!r}. The nearest is {{{shown}}}"
             + ("." if mix else ", by a mix of points."),
         )
+    return _mixed(policy, shares)
+
+
+def best_mix(policy: Policy, limits: Floats) -> Policy | None:
+    """The policy at the mix that scores highest within limits of several resources; None where none keeps to them."""
+    assert policy.costs is not None  # of several resources
+    shares = mix_within(policy.costs, np.round(policy.score, 12), limits)
+    return None if shares is None else _mixed(policy, shares)
+
+
+def _mixed(policy: Policy, shares: Floats) -> Policy:
+    """The policy with shares of the rows at each of its points, the cheaper ones first."""
     points = np.flatnonzero(shares)
     points = points[np.argsort(policy.cost[points], kind="stable")]
     return policy.mixed(points, shares[points])
@@ -194,13 +206,8 @@ N_STEPS = 100
 def mixes_up_to(policy: Policy, limits: Floats) -> list[Policy]:
     """The best mix for each share of the budgets of several resources, from the least that some mix keeps to."""
     assert policy.costs is not None  # of several resources
-    mixes, score = [], np.round(policy.score, 12)
-    for share in np.arange(1, N_STEPS + 1) / N_STEPS:
-        shares = mix_within(policy.costs, score, share * limits)
-        if shares is not None:
-            points = np.flatnonzero(shares)
-            mixes.append(policy.mixed(points, shares[points]))
-    return mixes
+    mixes = (best_mix(policy, share * limits) for share in np.arange(1, N_STEPS + 1) / N_STEPS)
+    return [mix for mix in mixes if mix is not None]
 
 
 def certified_within(
@@ -236,7 +243,7 @@ def certified_within(
     return passed
 
 
-def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = None) -> System:
+def hold_budget(system: System, X: Any, budget: Any, *, seed: int | None = None) -> System:
     """Choose the operating point by which one batch spends as much of a budget as possible, and no more.
 
     For a batch whose rows are all known, without a certificate; for future rows, use ``certified(X, y, budget=...)`` of
@@ -249,13 +256,16 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     the gate scores of the rows of its fit. Which rows of equal scores go on is pseudo-random, a fixed function of the
     row. The full model is not called.
 
+    Of several resources, it is the mix of operating points that scores highest on the rows of the fit among those by
+    which this batch keeps to all budgets.
+
     Parameters
     ----------
     system : fitted estimator or Chain
         With at least one stage.
     X : table of shape (n_samples, n_features)
         The batch.
-    budget : float
+    budget : float, or dict of resource to float
         Largest mean cost of its rows.
     seed : int, optional
         Seed that decides which rows follow which of two points; None keeps that of the system.
@@ -281,8 +291,8 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     True
     """
     chain = learned_chain_of(system)
-    chain.price_list.refuse_resources("hold_budget")
-    budget = check_amount("budget", budget)
+    resources = chain.price_list.resources
+    budget = check_amount("budget", budget) if resources is None else resources.check_budget("budget", budget)
     if not chain.stages:
         raise InvalidInputError(
             f"hold_budget takes a system with a gate to cut, such as a fitted classifier of thrifty; the "
@@ -291,8 +301,11 @@ def hold_budget(system: System, X: Any, budget: float, *, seed: int | None = Non
     reader = chain.reader(X)
     if reader.n_samples == 0:
         return system
-    evidence = getattr(system, "evidence_", None)
-    held = chain.at(_hold(chain, reader, budget, chain.policy.seed if seed is None else seed, evidence))
+    seed, evidence = chain.policy.seed if seed is None else seed, getattr(system, "evidence_", None)
+    if resources is None:
+        held = chain.at(_hold(chain, reader, budget, seed, evidence))
+    else:
+        held = chain.at(_hold_several(chain, reader, resources, budget, seed))
     if isinstance(system, Chain):
         return held  # type: ignore[return-value]  # the chain is the system
     other = copy.copy(system)
@@ -346,6 +359,31 @@ def _hold(chain: Chain, reader: Table, budget: float, seed: int, evidence: Evide
     n_groups = int(np.flatnonzero(is_paid)[-1])
     edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
     return _only(policy.at(lower, upper, float(edges[n_groups])), chain)
+
+
+def _hold_several(
+    chain: Chain, reader: Table, resources: Resources, budget: dict[str, float], seed: int
+) -> Policy:
+    """The best mix of points by which a batch keeps to budgets of several resources, by what its rows pay at each."""
+    policy, limits = replace(chain.policy, seed=seed), resources.limits(budget)
+
+    def paid_at(policy: Policy) -> Floats:
+        costs: Floats = chain.at(policy).cost(reader).to_numpy().mean(axis=0)
+        return costs
+
+    of_batch = replace(policy, costs=np.array([paid_at(policy.at(point)) for point in range(len(policy))]))
+    mix, share = within_budgets(of_batch, resources, budget), 1.0
+    for _ in range(_HALVINGS):
+        # Keys decide which rows follow which point: a batch may pay a little more than the mean.
+        excess = float((paid_at(mix) / np.maximum(limits, 1e-300)).max())
+        if excess <= 1 + SLACK:
+            return replace(mix, costs=policy.costs)
+        share /= excess
+        tighter = best_mix(of_batch, share * limits)
+        if tighter is None:
+            break
+        mix = tighter
+    return replace(within_budgets(of_batch, resources, budget, mix=False), costs=policy.costs)
 
 
 def _every_cut(chain: Chain, reader: Table) -> Policy:

@@ -42,6 +42,7 @@ from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.model_session import ModelSession
 from thrifty.engine.walk.next_model import DIGITS, Thresholds, walk
+from thrifty.engine.walk.policy import Policy
 from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
@@ -539,6 +540,12 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         other.budget = budget
         other._mention_unspent()
         return other
+
+    def at_policy(self, policy: Policy) -> Self:
+        """The same fit with some points in force, as the gateway holds budgets."""
+        router = copy.copy(self.router_)
+        router._set_policy(policy)
+        return self._with_router(router)
 
     def _mention_unspent(self) -> None:
         """Warn where a budget affords no call of the best estimator, of which a batch pays the whole."""
