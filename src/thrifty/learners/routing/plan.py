@@ -27,7 +27,7 @@ MAX_SETS = 12
 """Sets of columns that rows may hold."""
 _ALL_SUBSETS = 3
 """Groups up to which all their sets are tried."""
-_N_TREES = 40
+_N_TREES = 16
 _PATIENCE = 2
 """Groups that are added without a gain before the search ends."""
 _ALPHA = 100.0
