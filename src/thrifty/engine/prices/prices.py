@@ -739,9 +739,10 @@ def group_per_column(groups: FeatureGroups, n_features: int, names: list[str] | 
     try:
         return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
     except TypeError:
+        shown = groups.values() if isinstance(groups, Mapping) else groups
         raise InvalidInputError(
-            f"groups must hold one label for each column, a string or a number; got {listed(groups if not isinstance(groups, Mapping) else groups.values(), 3)}. Columns of "
-            "one label are bought together."
+            f"groups must hold one label for each column, a string or a number; got {listed(shown, 3)}. Columns of one "
+            "label are bought together."
         ) from None
 
 
