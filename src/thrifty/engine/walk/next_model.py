@@ -815,6 +815,11 @@ class Replay(NamedTuple):
     costs: Any = None
     """Cost in each of several resources, shape (n_rows, n_resources); ``cost`` is then their sum at exchange rates."""
 
+    def __repr__(self) -> str:
+        is_asked = self.asked != "" if np.asarray(self.asked).dtype.kind in "UO" else self.asked >= 0
+        means = f"mean quality {np.nanmean(self.quality):.4g}, mean cost {np.mean(self.cost):.4g}"
+        return f"Replay({len(self.cost):,} rows: {means}, {np.sum(is_asked) / len(self.cost):.3g} models asked per row)"
+
 
 Asker = Callable[[int, Ints], None]
 """Asks a model, by its place, about rows, and writes what it returned into the log."""
