@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-torch test-device test-proxy check dist-check format docs bench hostile paper paper-quick paper-smoke clean
+.PHONY: help demo test test-pages test-reproduction test-quick coverage test-kernels test-lowest test-mlserver test-engines test-torch test-device test-proxy check dist-check format docs bench hostile paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,8 +50,11 @@ demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print 
 # for them. Modules are compiled once: workers, and the processes that tests start, would each do it again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test: $(VENV)/.dev ## Run every test of the library, every doctest and the code of every page
-	@$(PYTEST) tests src README.md
+test: $(VENV)/.dev ## Run every test of the library, every doctest and the code of the README
+	@$(PYTEST) tests src README.md --ignore=tests/test_pages.py
+
+test-pages: $(VENV)/.dev ## Run the code of the guide's pages
+	@$(PYTEST) tests/test_pages.py
 
 test-reproduction: $(VENV)/.dev ## Run the tests of the paper's experiments
 	@$(PYTEST) reproduction

@@ -19,7 +19,14 @@ from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.mixture import FLOOR, Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError
-from thrifty.learners.cascade.tree import MAX_LEVELS, PULL, coarse_levels, maximise, smoothing
+from thrifty.learners.cascade.tree import (
+    MAX_LEVELS,
+    PULL,
+    coarse_levels,
+    make_normal,
+    maximise,
+    smoothing,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
@@ -117,7 +124,7 @@ def test_few_values_at_even_steps_lie_where_they_are_and_others_at_their_ranks()
     )
     many = np.exp(np.random.default_rng(0).normal(size=200))
     table = bin_columns(np.column_stack([even, uneven, many]))
-    codes, ends, offsets, positions = coarse_levels(table, np.array([0, 1, 2]), np.ones(200))
+    codes, ends, offsets, positions, values = coarse_levels(table, np.array([0, 1, 2]), np.ones(200))
     assert ends[: offsets[1]].tolist() == [0.5, 1.5, 2.5, 3.5]
     assert codes[[0, 120, 121, 199], 0].tolist() == [0, 1, 2, 5]  # missing comes last
     for place in positions[:2]:
@@ -125,6 +132,34 @@ def test_few_values_at_even_steps_lie_where_they_are_and_others_at_their_ranks()
     counts = np.bincount(codes[:, 2])
     assert len(counts) == MAX_LEVELS
     assert counts.min() >= 6
+    np.testing.assert_allclose(values[0], [0, 1, 2, 3, 4])
+    np.testing.assert_allclose(np.bincount(codes[:, 2]) @ values[2] / 200, many.mean(), rtol=0.02)
+
+
+def test_normal_densities_are_discriminant_analysis_in_levels():
+    chance, n_classes = np.random.default_rng(0), 4
+    y = chance.integers(0, n_classes, 2_000)
+    X = chance.normal(size=(n_classes, 3))[y] + chance.normal(size=(2_000, 3))
+    X[:200, 0] = np.nan
+    codes, ends, offsets, _, values = coarse_levels(bin_columns(X), np.arange(3), np.ones(2_000))
+    starts, share = np.r_[0, np.cumsum(np.diff(offsets) + 2)[:-1]], np.bincount(y) / 2_000
+    table = np.full((int(starts[-1]) + len(values[-1]) + 1, n_classes), 0.1)
+    make_normal(table, share, starts, values, codes, np.ones(2_000), y)
+    for start, own in zip(starts, values, strict=True):
+        np.testing.assert_allclose(table[start : start + len(own)].sum(axis=0), 0.9, rtol=1e-4)
+    # Weighted by the shares of the components, chances are those of all rows.
+    of_all = np.bincount(codes[codes[:, 1] < len(values[1]), 1]) / 2_000
+    np.testing.assert_allclose(table[starts[1] : starts[1] + len(of_all)] @ share, 0.9 * of_all, atol=2e-3)
+    label = np.arange(n_classes, dtype=np.int32)
+    mixture = Mixture(
+        np.arange(3), ends, offsets, share, label, label, table.astype(np.float32), n_classes
+    ).validate()
+    known = slice(200, None)
+    found = mixture.look(codes[known], np.arange(3))[0].argmax(axis=1)
+    mean = np.stack([X[known][y[known] == c].mean(axis=0) for c in range(n_classes)])
+    spread = (X[known] - mean[y[known]]).std(axis=0)
+    scores = -0.5 * np.square((X[known, None] - mean) / spread).sum(axis=2) + np.log(share)
+    assert np.mean(found == scores.argmax(axis=1)) > 0.95
 
 
 def pointed(n_rows, seed):

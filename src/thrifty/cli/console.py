@@ -8,9 +8,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TextIO
 
 import typer
+
+SECONDS_PER_LINE = 10.0
+"""Seconds between lines of progress where there is no terminal."""
 
 
 def print_json(facts: dict[str, Any]) -> None:
@@ -68,18 +72,20 @@ def notes_of_warnings() -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bars with the time remaining, removed at the end; silent if standard error is not a terminal."""
+    """Progress bars with the time remaining, removed at the end; lines if standard error is not a terminal."""
     from rich import progress as bars
     from rich.console import Console
 
+    if not sys.stderr.isatty():
+        yield _progress_in_lines()
+        return
     columns = (
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(compact=True),
     )
-    console = Console(stderr=True)
-    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, bars.TaskID] = {}
 
         def report(task: str, done: int, total: int) -> None:
@@ -88,6 +94,20 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(tasks[task], completed=done, total=total)
 
         yield report
+
+
+def _progress_in_lines() -> Callable[[str, int, int], None]:
+    """A line on standard error every ten seconds: what is done, and for how long the command has run."""
+    start = last = perf_counter()
+
+    def report(task: str, done: int, total: int) -> None:
+        nonlocal last
+        now = perf_counter()
+        if now - last >= SECONDS_PER_LINE:
+            last = now
+            typer.echo(f"{task}, {done} of {total}: {now - start:.0f} s", err=True)
+
+    return report
 
 
 def size_of(path: Path) -> str:

@@ -33,7 +33,7 @@ from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.frontier import RouterFrontier
-from thrifty.learners.routing.log_files import pivot_log
+from thrifty.learners.routing.log_files import pivot_log, pivot_runs
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import labels_by_name, record_of
@@ -125,7 +125,7 @@ def read_rows(
     """Read a table of new rows, or for a router a log with a line for each row and model."""
     if isinstance(system, ModelRouter):
         frame = read_table(path)
-        is_log = {"model", "quality"} <= {*frame.columns}
+        is_log = {"model", "quality" if system.cutoff is None else "seconds"} <= {*frame.columns}
         return Rows(frame, *(_read_log(system, frame, path) if is_log else (system.rows_of(frame), path)))
     schema, keys = _schema_of(system), named_row_key(system, row_key)
     # Levels, keys with leading zeros and labels that are text must not be read as numbers.
@@ -138,7 +138,8 @@ def read_rows(
 def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, dict[str, Any]]:
     """Rows, path and values of a log, with a column for each model of the router."""
     names = list(router.model_prices)
-    X, arrays = pivot_log(frame, path)
+    steps = router.state_.groups
+    X, arrays = pivot_log(frame, path) if router.cutoff is None else pivot_runs(frame, path, steps)
     place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
     missing = [name for name in router.state_.models if name not in place_of]
     if missing:
@@ -150,6 +151,8 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
     def of_router(values: Any) -> Any:
         if isinstance(values, dict):  # costs by resource
             return {resource: of_router(of_one) for resource, of_one in values.items()}
+        if hasattr(values, "columns"):  # run times
+            return values.reindex(columns=list(dict.fromkeys([*names, *values.columns])))
         whole = np.full((len(values), len(names)), None if values.dtype == object else np.nan)
         whole[:, logged] = values[:, [place_of[names[place]] for place in logged]]
         return whole

@@ -6,10 +6,6 @@ asked again until the deadline. Later turns of a conversation go to the model th
 """
 
 import asyncio
-import csv
-import errno
-import io
-import os
 import re
 import time
 import uuid
@@ -35,6 +31,7 @@ from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.rows import key_chance
 from thrifty.serve.config import Config, ModelSettings, closest
+from thrifty.serve.csv_log import CsvLog
 from thrifty.serve.gateway import BaseGateway, Loaded
 from thrifty.serve.inference_protocol import read_json
 from thrifty.serve.language_models import (
@@ -46,7 +43,7 @@ from thrifty.serve.language_models import (
     DayLedger,
     LanguageModel,
 )
-from thrifty.serve.middleware import LOG, Refusal, facts_of, json_response, operation
+from thrifty.serve.middleware import Refusal, facts_of, json_response, operation
 
 NAME = "thrifty"
 """Name of the router in requests; ``thrifty:budget=0.001`` is the same router at another mean cost."""
@@ -215,73 +212,7 @@ class LogRow:
     outcome: str = ""
 
 
-class UsageLog:
-    """The log of usage, a CSV file: a full one becomes ``NAME.1``, that one ``NAME.2``, and the tenth is removed.
-
-    A line that cannot be written costs no answer: it is counted, and said in the log of the gateway.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    max_bytes : int
-        Size of a full one.
-    failures : Counter
-        Metric of lines that could not be written.
-    """
-
-    _HEADER = (",".join(column.name for column in fields(LogRow)) + "\r\n").encode()
-
-    def __init__(self, path: Path, max_bytes: int, failures: Any) -> None:
-        self._path, self._max_bytes, self._failures = path, max_bytes, failures
-        self._file = self._open(path)
-
-    def _open(self, path: Path) -> int:
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            start = os.pread(file, len(self._HEADER), 0) or self._HEADER[: os.write(file, self._HEADER)]
-        except OSError as error:
-            raise InvalidInputError(f"the log {path} must be a file that can be written: {error}.") from error
-        if start != self._HEADER:
-            os.close(file)
-            raise InvalidInputError(
-                f"the log {path} must be empty, or begin with {self._HEADER.decode().strip()}; got "
-                f"{start.decode(errors='replace')!r}. Name another file."
-            )
-        return file
-
-    def add(self, row: LogRow) -> None:
-        """Add one call in one write, so that a process that is killed leaves no half of a line."""
-        text = io.StringIO()
-        csv.writer(text).writerow(astuple(row))
-        line = text.getvalue().encode("utf-8", "surrogatepass")
-        try:
-            size = os.fstat(self._file).st_size
-            if size + len(line) > max(self._max_bytes, len(self._HEADER) + len(line)):
-                self._begin_another()
-                size = len(self._HEADER)
-            if os.write(self._file, line) < len(line):
-                os.ftruncate(self._file, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except (OSError, InvalidInputError) as error:
-            self._failures.inc()
-            LOG.warning("a call is missing in the log of usage %s: %s", self._path, error)
-
-    def _begin_another(self) -> None:
-        new = Path(f"{self._path}.new")  # whole, before anything is moved
-        new.unlink(missing_ok=True)
-        file = self._open(new)
-        for number in range(9, 0, -1):
-            former = self._path if number == 1 else Path(f"{self._path}.{number - 1}")
-            if former.exists():
-                former.replace(f"{self._path}.{number}")
-        new.replace(self._path)
-        full, self._file = self._file, file
-        os.close(full)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+_LOGGED = tuple(column.name for column in fields(LogRow))
 
 
 class ServedRouter:
@@ -353,9 +284,14 @@ class ChatGateway(BaseGateway[ServedRouter]):
         self._pattern = None if settings.answer_pattern is None else re.compile(settings.answer_pattern)
         super().__init__(system, config, **how)
         self.ledger = DayLedger(settings.max_cost_per_day, settings.ledger and Path(settings.ledger))
+        if config.receipts is not None:
+            raise InvalidInputError(
+                f"receipts are of systems that buy columns; got {config.receipts!r}, and the file holds a router. "
+                f"Leave it out: the log of a router is that of [chat]."
+            )
         self.log = None
         if settings.log is not None:
-            self.log = UsageLog(Path(settings.log), settings.max_log_bytes, self.metrics.unlogged)
+            self.log = CsvLog(Path(settings.log), _LOGGED, settings.max_log_bytes, self.metrics.unlogged)
 
     def _serving(self, loaded: Loaded) -> ServedRouter:
         former = self.model.models if hasattr(self, "model") else {}
@@ -638,7 +574,7 @@ class ChatCall:
             for name, row in self._rows.items():
                 row.time, row.propensity = round(time.time(), 3), self._propensity(name)
                 row.taken = int(name == self.model and self.is_answered)
-                log.add(row)
+                log.add([astuple(row)])
 
 
 async def _aside(text: str, work: Callable[[], Any]) -> Any:

@@ -331,6 +331,11 @@ class Config:
     explore : float
         Share of rows, drawn by their keys, that go on buying beyond their stop: to the full model, or of a router's
         conversations to one more model, drawn evenly. It is their ``propensity`` in the log.
+    receipts : str, optional
+        CSV file to which a line is added for each row that is answered: its key (``row_key``), answer and cost, what it
+        held and bought, and with which probability. ``thrifty fit`` learns from it; it holds values of features.
+    max_receipts_bytes : int
+        Size at which it becomes ``RECEIPTS.1``, that one ``RECEIPTS.2``, up to ``RECEIPTS.9``, and a new one is begun.
     models : dict of str to ModelSettings, EstimatorSettings or dict
         Language models of a router, or models of a cascade that are not in the file.
     chat : ChatSettings or dict
@@ -372,6 +377,8 @@ class Config:
     max_delay: float = _number(0.1, 0, 3600)
     retry_after: int = _number(1, 0, 3600)
     explore: float = _number(0.0, 0, 1)
+    receipts: str | None = _path()
+    max_receipts_bytes: int = _number(2**27, 1)
     models: Mapping[str, Any] = _table()
     chat: Any = dataclasses.field(default_factory=ChatSettings)
     row_key: str | None = None
@@ -402,6 +409,11 @@ class Config:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidInputError(
                 "tls_cert and tls_key belong together: a certificate and its private key."
+            )
+        if self.receipts is not None and self.budget_cap is not None:
+            raise InvalidInputError(
+                "receipts hold the probability of each purchase, and budget_cap stops rows for what others paid. Leave "
+                "one of them out."
             )
         for name in ("api_key", "remote_api_key"):
             if getattr(self, name) is not None:

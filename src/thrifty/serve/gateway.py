@@ -26,9 +26,10 @@ from thrifty.files import read_capped
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.serve.budget_controller import BudgetController, BudgetsController, Spending
 from thrifty.serve.config import Config, EstimatorSettings, key_from
+from thrifty.serve.csv_log import CsvLog
 from thrifty.serve.metrics import Drift, Metrics, Served, status_of
 from thrifty.serve.middleware import LOG, Keys, Room
-from thrifty.serve.model import Model
+from thrifty.serve.model import Model, columns_of_receipts
 from thrifty.serve.model_cascade import ServedCascade
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
@@ -211,6 +212,7 @@ class Gateway(BaseGateway[Model | ServedCascade]):
         self.providers = tuple(
             Provider(name, settings, (sources or {}).get(name)) for name, settings in config.providers.items()
         )
+        self._receipts: CsvLog | None = None
         super().__init__(system, config, load)
 
     async def start(self) -> None:
@@ -226,6 +228,8 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             await remote.close()
         for pool in (self._batch_thread, self._full_thread, self._buyers):
             pool.shutdown(wait=False, cancel_futures=True)
+        if self._receipts is not None:
+            self._receipts.close()
 
     def refresh(self) -> dict[str, Any]:
         """Bring gauges up to date; returns what the status page shows besides metrics."""
@@ -301,12 +305,26 @@ class Gateway(BaseGateway[Model | ServedCascade]):
             model = Model(
                 loaded.system, buyers=self._buyers, providers=self.providers, remote=self.remote, **how
             )
+            if self.config.receipts is not None:
+                model.receipts = self._receipts = self._receipts_of(model, self.config.receipts)
         model.warm_up()
         spread = Spread.of_system(model.system)
         model.drift = None if spread is None else Drift(spread)
         if self.budget is not None:
             model.controller = self._controller(model, self.budget)
         return model
+
+    def _receipts_of(self, model: Model, path: str) -> CsvLog:
+        """The log of receipts, for the columns of a model; a reload goes on with it."""
+        columns, log = columns_of_receipts(model.rows), self._receipts
+        if log is None:
+            return CsvLog(Path(path), columns, self.config.max_receipts_bytes, self.metrics.unlogged)
+        if log.columns != columns:
+            raise InvalidInputError(
+                f"receipts are written to {path}, whose columns are not those of this system. Serve it with another "
+                f"file of receipts."
+            )
+        return log
 
     def _controller(
         self, model: Model | ServedCascade, budget: float | dict[str, float]

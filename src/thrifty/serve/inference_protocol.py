@@ -329,6 +329,14 @@ class RequestCells(Cells):
 
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    @property
+    def came(self) -> Bools:
+        """Cells that came with the request, shape (n_rows, n_columns)."""
+        came = np.ones(self.numbers.shape, dtype=bool)
+        for column, is_absent in self.absent.items():
+            came[:, column] = ~is_absent
+        return came
+
     @cached_property
     def absent(self) -> dict[int, Bools]:
         """Rows that a column did not come with, for the columns of which there are such rows."""
@@ -581,6 +589,15 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+@dataclass(frozen=True, eq=False)
+class Purchases:
+    """Number of the purchase that brought each cell, 0 for none, its probability, and the values; see ``Receipts``."""
+
+    order: Ints
+    propensity: Floats
+    values: Any
+
+
 @dataclass(frozen=True)
 class Answered:
     """Answers to the rows of a request, and what they cost.
@@ -606,6 +623,8 @@ class Answered:
         Names of the models of a cascade, by which its answers name their routes, and of the route -1.
     asked_models : ndarray of shape (n_rows, n_models), bool, optional
         Models of a cascade that were asked about each row.
+    purchases : Purchases, optional
+        What rows bought, where receipts are kept.
     costs : dict of str to ndarray of shape (n_rows,)
         What each row paid in each of several resources; ``cost`` is then their sum at exchange rates.
     """
@@ -620,6 +639,7 @@ class Answered:
     n_agreed: int = 0
     routes: tuple[str, ...] = ()
     asked_models: Bools | None = None
+    purchases: "Purchases | None" = None
     costs: Mapping[str, Floats] = field(default_factory=dict)
 
     @property

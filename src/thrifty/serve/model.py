@@ -20,8 +20,10 @@ from thrifty.engine.evidence.collect import chain_of
 from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.model import FullModel, PrecomputedFull
 from thrifty.engine.purchases.readers import amounts_of
+from thrifty.engine.purchases.receipt_table import bought_as_text, columns_of_values
 from thrifty.engine.purchases.receipts import Reader
 from thrifty.engine.purchases.retry import NOT_TRIED
+from thrifty.engine.table.columns import is_missing
 from thrifty.engine.table.reader import Cells
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
@@ -33,12 +35,14 @@ from thrifty.errors import (
     FullModelFailedError,
     InvalidAnswerError,
     InvalidInputError,
+    listed,
 )
 from thrifty.learners.table_fit import record_of
 from thrifty.rows import key_chance
 from thrifty.serve.budget_controller import BudgetController, BudgetsController, cost_at_hand, joined
 from thrifty.serve.config import Config
-from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows, output_types
+from thrifty.serve.csv_log import CsvLog
+from thrifty.serve.inference_protocol import Answered, Purchases, RequestCells, RequestRows, output_types
 from thrifty.serve.metrics import Drift
 from thrifty.serve.providers import Buyer, Provider, failure_reason, to_full
 from thrifty.serve.remote import RemoteFull, RemoteModel
@@ -116,6 +120,7 @@ class Model:
         self.controller: BudgetController | BudgetsController | None = None
         self.resources = self.chain.price_list.resources
         self.drift: Drift | None = None
+        self.receipts: CsvLog | None = None
         self.routes = (*map(str, range(self.chain.n_stages)), "full", "none")  # -1 is the last one
         self._explore = config.explore
         self.cost_of_full = self.chain.price_list.cost_of_full
@@ -181,10 +186,25 @@ class Model:
         asks_full : bool, default=False
             True if a device has run the stages and asks the full model: without a budget, every row goes there.
         """
+        answered = await self._answer(cells, asks_full=asks_full)
+        if self.receipts is not None and not asks_full:  # what a device had bought is not known
+
+            def write() -> None:
+                assert self.receipts is not None  # as above
+                self.receipts.add(lines_of_receipts(self.rows, cells, answered))
+
+            await self.in_batch_thread(write) if self.is_batch(cells) else write()
+        return answered
+
+    async def _answer(self, cells: RequestCells, *, asks_full: bool) -> Answered:
         chain = self._to_full if asks_full else self.chain
-        explored = None if asks_full else self._explored(cells)
+        can_explore = None if asks_full or not self._explore else self._can_explore(cells)
+        explored = None if can_explore is None else self._explored(cells, can_explore)
         if self._buyer is not None and self._buyer.is_needed(cells):
-            results = await self._bought(self._buyer, cells, chain.policy, explored)
+            kept: Floats | None = None
+            if self.receipts is not None and not asks_full:
+                kept = np.full(len(cells), self._explore) * (can_explore if can_explore is not None else 0.0)
+            results = await self._bought(self._buyer, cells, chain.policy, explored, kept)
             return self._answered_by_full(results, explored)
         if self.is_batch(cells):
             walk = await self.in_batch_thread(lambda: self._send(self._reader(cells), chain, explored))
@@ -217,19 +237,20 @@ class Model:
 
     # -- exploration -------------------------------------------------------------------------------
 
-    def _explored(self, cells: RequestCells) -> Bools | None:
-        """Rows drawn by their keys to go on beyond their stop, where all that they then need can be read."""
-        if not self._explore:
-            return None
-        drawn: Bools = key_chance(cells.row_keys, _EXPLORE_SEED) < self._explore
-        if not drawn.any():
-            return None
+    def _can_explore(self, cells: RequestCells) -> Bools:
+        """Rows that may go on beyond their stop: all that they then need can be read."""
+        can = np.ones(len(cells), dtype=bool)
         for column, unreadable in cells.unreadable.items():
             if self.chain.bought_by_place[-1][column]:
                 is_sold = False if self._buyer is None else self._buyer.sells(cells, column)
-                drawn &= ~unreadable.rows | is_sold
+                can &= ~unreadable.rows | is_sold
         if self._refuses_missing:
-            drawn &= ~np.isnan(cells.numbers).any(axis=1)
+            can &= ~(np.isnan(cells.numbers) & cells.came).any(axis=1)  # what is absent is bought
+        return can
+
+    def _explored(self, cells: RequestCells, can_explore: Bools) -> Bools | None:
+        """Those of them that are drawn by their keys to do so."""
+        drawn: Bools = (key_chance(cells.row_keys, _EXPLORE_SEED) < self._explore) & can_explore
         return drawn if drawn.any() else None
 
     def _compared(self, cells: RequestCells, answered: Answered, explored: Bools) -> Answered:
@@ -259,11 +280,16 @@ class Model:
     # -- what is bought ------------------------------------------------------------------------------
 
     async def _bought(
-        self, buyer: Buyer, cells: RequestCells, policy: Policy, explored: Bools | None
+        self,
+        buyer: Buyer,
+        cells: RequestCells,
+        policy: Policy,
+        explored: Bools | None,
+        to_full: Floats | None,
     ) -> Answered:
         """Answer rows that lack something that can be bought."""
         results = await asyncio.get_running_loop().run_in_executor(
-            self._buyers, buyer.answer, cells, self.controller, policy, explored
+            self._buyers, buyer.answer, cells, self.controller, policy, explored, to_full
         )
         failed = results.failed_by_full
         if failed.size and self.remote is None and self._refuses_missing:
@@ -386,6 +412,47 @@ def _without_full(chain: Chain, walk: Walk) -> Walk:
     if walk.behind is None or chain.behind is None:
         return replace(walk, route=route)
     return replace(walk, route=route, behind=_without_full(chain.behind, walk.behind))
+
+
+# -- receipts --------------------------------------------------------------------------------------
+
+
+def columns_of_receipts(rows: RequestRows) -> tuple[str, ...]:
+    """Columns of the log of receipts, which ``Receipts`` reads."""
+    if not rows.row_key:
+        raise InvalidInputError(
+            "receipts need to know by which key outcomes will come. Set row_key to the column of requests with it."
+        )
+    dates = [name for name in rows.names if set(rows.json_types(name)) == {"string", "number"}]
+    if dates:
+        raise InvalidInputError(
+            f"receipts hold numbers and text, and {listed(dates)} holds dates. Leave receipts out, and keep what is "
+            f"bought where the source is."
+        )
+    own = (rows.row_key, "answer", "cost", "bought", "propensity")
+    return (*own, *columns_of_values(rows.names, own))
+
+
+def lines_of_receipts(rows: RequestRows, cells: RequestCells, answered: Answered) -> list[list[Any]]:
+    """A line for each row: what came with the request is held from the start, with probability 1."""
+    came, purchases = cells.came, answered.purchases
+    if purchases is None:
+        purchases = Purchases(came.astype(np.intp), np.ones(came.shape), cells.numbers)
+    columns = []
+    for place in range(len(rows.names)):
+        values = cells.texts[place].tolist() if place in cells.texts else cells.numbers[:, place].tolist()
+        if not came[:, place].all():
+            delivered = Table.of(purchases.values).values(place)
+            values = [
+                a if is_here else b for a, b, is_here in zip(values, delivered, came[:, place], strict=True)
+            ]
+        columns.append(["" if is_missing(value) else value for value in values])
+    bought, chances = bought_as_text(purchases.order, purchases.propensity, rows.names)
+    answer = answered.answer
+    answers = answer if isinstance(answer, list) else answer.tolist()
+    keys = cells.keys.get(rows.row_key or "", [""] * len(cells))
+    own = (keys, answers, answered.cost.tolist(), bought, chances)
+    return [list(line) for line in zip(*own, *columns, strict=True)]
 
 
 def _agree(first: Labels, second: Labels, is_number: bool) -> Bools:

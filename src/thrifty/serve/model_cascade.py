@@ -31,7 +31,7 @@ from thrifty.serve.model import FullInThread
 from thrifty.serve.providers import failure_reason
 from thrifty.serve.remote import RemoteFull, RemoteModel
 
-_OF_CHAINS = ("full", "providers", "explore", "budget_cap")
+_OF_CHAINS = ("full", "providers", "explore", "receipts", "budget_cap")
 """Settings that a cascade of models has no use for."""
 
 

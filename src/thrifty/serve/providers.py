@@ -23,10 +23,11 @@ from thrifty.engine.purchases.sources import HttpSource, RetryingSource, SqlSour
 from thrifty.engine.table.files import read_table
 from thrifty.engine.walk.chain import Chain
 from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.propensity import purchases_of
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.budget_controller import BudgetController, BudgetsController
 from thrifty.serve.config import ProviderSettings, closest
-from thrifty.serve.inference_protocol import Answered, RequestCells, RequestRows
+from thrifty.serve.inference_protocol import Answered, Purchases, RequestCells, RequestRows
 
 
 class Buyer:
@@ -81,18 +82,27 @@ class Buyer:
         controller: BudgetController | BudgetsController | None,
         policy: Policy,
         explored: Bools | None = None,
+        chance_of_full: Floats | None = None,
     ) -> Answered:
         """Answer the rows of a request, buying what they need by a policy, or by the controller of the budget.
 
-        Explored rows, which come last, buy everything.
+        Explored rows, which come last, buy everything. ``chance_of_full`` is the probability of that, for receipts.
         """
         chain = self._chain.at(policy)
         ledger, everyone = Ledger(self._on_failure), np.arange(len(cells))
         source = _RequestSource(self, cells, chain, time.monotonic() + self._deadline)
         reader = chain.buying(source, ledger, cells.row_keys)
+        order, propensity = np.zeros(cells.numbers.shape, dtype=np.intp), np.ones(cells.numbers.shape)
+        came = cells.came
 
         def run(point: Chain, rows: Ints) -> tuple[tuple[Ints, Ints, Floats, Bools], Floats]:
+            reader.visited = None if chance_of_full is None else {}
             walk = point.walk(reader, rows)
+            if chance_of_full is not None and len(rows):
+                gated = chain if controller is None else controller.chain_at_setpoint
+                by_gates = gated if explored is not None and explored[rows[0]] else point
+                made = purchases_of(by_gates, reader, walk, came[rows], chance_of_full[rows])
+                order[rows], propensity[rows] = made
             sent = walk.route == chain.n_stages
             walk, outputs = chain.answered(reader, walk)
             route = walk.route
@@ -118,13 +128,19 @@ class Buyer:
         cost = reader.spent(everyone, ledger.calls(everyone))
         by_full = next(map(failure_reason, ledger.errors), "failed")
         reasons = {row: source.failed_by.get(row, by_full) for row in ledger.reasons}
-        order, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
-        in_order = np.argsort(order)
+        rows_of, route, outputs, sent = map(np.concatenate, zip(*pieces, strict=True))
+        in_order = np.argsort(rows_of)
         costs = reader.costs(everyone, ledger.calls(everyone))
         named = {} if costs is None else {name: costs[name].to_numpy() for name in costs}
-        return Answered(
+        answered = Answered(
             chain.task, route[in_order], outputs[in_order], cost, sent[in_order], reasons, costs=named
         )
+        if chance_of_full is None:
+            return answered
+        bought = reader.cells(everyone)[0] | came
+        order[~bought], propensity[~bought] = 0, 1.0
+        order[came] = 1
+        return replace(answered, purchases=Purchases(order, propensity, reader.delivered(everyone)))
 
 
 def to_full(chain: Chain) -> Chain:

@@ -7,8 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from thrifty import Receipts, fit_table
 from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.errors import InvalidInputError
+from thrifty.learners.estimators.incomplete import Bought
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
 
@@ -290,3 +292,83 @@ def test_providers_of_a_file_of_settings_sell_by_their_own_names(
 def test_a_provider_whose_settings_break_a_rule_is_refused(numbers, settings, words):
     with pytest.raises(InvalidInputError, match=words):
         Gateway(numbers, Config(providers={"lab": settings}))
+
+
+# -- receipts --------------------------------------------------------------------------------------
+
+SHARE = 0.4
+
+
+@pytest.fixture(scope="module")
+def people(make_table):
+    return make_table(600, seed=5).assign(id=[f"n{row}" for row in range(600)])
+
+
+@pytest.fixture(scope="module")
+def asked(people):
+    """Requests: by key alone, with a column of their own, and whole."""
+    by_key = [{"id": key} for key in people["id"][:400]]
+    with_x = people[["id", "lab one"]][400:500].to_dict("records")
+    return by_key, with_x, people.drop(columns=["label", "colour", "old"])[500:].to_dict("records")
+
+
+@pytest.fixture
+def receipts(open_gateway, numbers, people, asked, tmp_path):
+    how = {"providers": sold(numbers), "row_key": "id", "explore": SHARE, "receipts": str(tmp_path / "r.csv")}
+    gateway = open_gateway(numbers, {"sources": {"lab": Sold(people)}}, max_rows=1000, **how)
+    said = [gateway.ask("/predict", {"rows": rows}) for rows in asked]
+    assert [one.status for one in said] == [200] * 3
+    answers = [answer for one in said for answer in one.said["answers"]]
+    return Receipts.read(tmp_path / "r.csv", row_key="id"), answers
+
+
+def test_a_gateway_keeps_what_rows_held_and_bought_and_with_which_probability(
+    receipts, numbers, people, asked
+):
+    table, answers = receipts
+    names = list(numbers.chain_.schema.names)
+    assert table.key.tolist() == people["id"].tolist()
+    assert [str(answer) for answer in table.answer.tolist()] == [str(one["answer"]) for one in answers]
+    np.testing.assert_allclose(table.cost, [one["cost"] for one in answers])
+    values, bought = table.X[names].to_numpy(dtype=float), table.bought[names].to_numpy() > 0
+    np.testing.assert_allclose(values[bought], people[names].to_numpy()[bought])
+    assert np.isnan(values[~bought]).all()
+    assert 0.2 < bought[:400].mean() < 0.95
+    assert bought[500:].all()
+    chances = table.propensity[names].to_numpy()
+    assert (chances[500:] == 1.0).all()  # what came was there anyway
+    assert (table.bought["lab one"][400:500] == 1).all()
+    assert (table.propensity["lab one"][400:500] == 1.0).all()
+    # A row by key alone has its first purchase with certainty; behind its stop it has one with the share explored.
+    is_explored = np.array([one["route"] == numbers.chain_.n_stages for one in answers[:400]])
+    products = chances[:400].prod(axis=1)
+    few = np.round(products[is_explored], 6)
+    assert np.isin(few, np.round([SHARE, 1.0], 6)).mean() > 0.5
+    assert (few >= SHARE - 1e-6).all()
+
+
+def test_rows_that_were_explored_stand_for_all(receipts, numbers):
+    table = receipts[0]
+    order = table.bought.to_numpy(dtype=float)[:400]
+    cells = Bought(order > 0, table.propensity.to_numpy()[:400], order)
+    everything = np.arange(order.shape[1])
+    has_all = cells.cells.all(axis=1)
+    weight = np.where(has_all, 1.0 / cells.chance_of(everything, everything), 0.0)
+    assert weight.mean() == pytest.approx(1.0, abs=4 * weight.std() / 20)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
+def test_a_fit_learns_from_the_receipts_of_a_gateway(receipts, people):
+    labels = people[["id", "label"]]
+    fitted = fit_table(receipts[0], labels=labels, row_key="id", full="svm", budget=2.0)
+    new = people[list(fitted.feature_names_in_)]
+    assert fitted.score(new, people["label"]) > people["label"].value_counts(normalize=True).max()
+
+
+def test_receipts_without_a_key_or_beside_a_cap_are_refused(numbers, tmp_path):
+    path = str(tmp_path / "r.csv")
+    with pytest.raises(InvalidInputError, match="Set row_key"):
+        Gateway(numbers, Config(receipts=path))
+    with pytest.raises(InvalidInputError, match="budget_cap stops rows"):
+        Config(receipts=path, budget=2.0, budget_cap=3.0)

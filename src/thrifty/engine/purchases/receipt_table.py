@@ -181,17 +181,17 @@ def with_values(own: Any, X: Any) -> Any:
     """A table of receipts: its own columns, then the values; one with the name of another is "NAME of the row"."""
     import pandas as pd
 
-    taken, values = {*OWN_COLUMNS, *own.columns}, Table.of(X)
-    names = (
-        [str(name) for name in values.columns]
-        if values.kind
-        else [f"x{place}" for place in range(X.shape[1])]
-    )
-    columns = {
-        f"{name}{_OTHERWISE}" if name in taken else name: values.values(place)
-        for place, name in enumerate(names)
-    }
+    values = Table.of(X)
+    names = list(values.columns) if values.kind else [f"x{place}" for place in range(X.shape[1])]
+    of_values = zip(columns_of_values(names, own.columns), range(len(names)), strict=True)
+    columns = {name: values.values(place) for name, place in of_values}
     return pd.concat([own.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
+
+
+def columns_of_values(names: Sequence[Any], own: Sequence[str]) -> list[str]:
+    """Names of values in a table of receipts: those of its own columns are "NAME of the row"."""
+    taken = {*OWN_COLUMNS, *own}
+    return [f"{name}{_OTHERWISE}" if str(name) in taken else str(name) for name in names]
 
 
 def _own_name(name: str) -> str:

@@ -734,10 +734,10 @@ class Explanation:
             why = decision_text(stage.probability, goes_on=stage.goes_on, point=stage.point)
             answer = answer_text(stage.answer, stage.probability)
             then = "goes on" if stage.goes_on else "stops"
-            lines.append(f"stage {number}: {names} (paid {paid_text(stage)}); {answer}; {why}, {then}")
+            lines.append(f"stage {number}: {names} (cost so far {paid_text(stage)}); {answer}; {why}, {then}")
         if self.asked_full:
             answer = answer_text(self.answer, self.probability)
-            lines.append(f"full model: all that it reads (paid {paid_text(self)}); {answer}")
+            lines.append(f"full model: all that it reads (cost so far {paid_text(self)}); {answer}")
         lines.append(f"answered {answer_text(self.answer)} for {paid_text(self)}, {self._saved_text}")
         return "\n".join(lines)
 

@@ -15,28 +15,34 @@ from thrifty.engine.walk.stage import nodes_of
 from thrifty.engine.walk.walk import Walk
 
 
-def purchases_of(chain: Any, reader: PurchaseReader, walk: Walk) -> tuple[Ints, Floats]:
+def purchases_of(
+    chain: Any, reader: PurchaseReader, walk: Walk, held: Bools | None = None, to_full: Floats | None = None
+) -> tuple[Ints, Floats]:
     """Number of the purchase that brought each column, and its probability given those before; (n_rows, n_features).
 
     ``reader`` has the visits of the walk, before rows fell back to an earlier stage. Purchases count from 1, 0 is a
     column that was not bought; those that come together share a probability: it is that of the first, and the others
-    have 1. Columns without a price count as held from the start.
+    have 1. Columns without a price count as held from the start, and so do cells that are ``held``. ``to_full`` has the
+    probability with which each row is sent through all stages of the chain, whatever its gates say.
     """
-    made = _Made(chain, len(walk.rows))
-    _follow(chain, reader, walk, made, np.arange(len(walk.rows)), np.ones(len(walk.rows)))
+    n_rows = len(walk.rows)
+    made, to_full = _Made(chain, n_rows, held), np.zeros(n_rows) if to_full is None else to_full
+    _follow(chain, reader, walk, made, np.arange(n_rows), np.ones(n_rows), to_full)
     return made.number, made.chance
 
 
 class _Made:
     """Purchases of rows so far, and the probability of having made them."""
 
-    def __init__(self, chain: Any, n_rows: int) -> None:
+    def __init__(self, chain: Any, n_rows: int, held: Bools | None) -> None:
         prices = chain.price_list
         self.group_of = prices.group_of
         self.is_free: Bools = prices.prices[prices.group_of] == 0.0
         self.number = np.zeros((n_rows, prices.n_features), dtype=np.int32)
         self.chance = np.ones((n_rows, prices.n_features))
-        self._n_made = np.zeros(n_rows, dtype=np.int32)
+        if held is not None:
+            self.number[held] = 1
+        self._n_made = self.number.max(axis=1, initial=0)
         self._so_far = np.ones(n_rows)
 
     def buy(self, rows: Ints, columns: Ints, chance: Floats) -> None:
@@ -57,12 +63,19 @@ class _Made:
                     self._so_far[rows[new]] = chance[new]
 
 
-def _follow(chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: Ints, start: Floats) -> None:
+def _follow(
+    chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: Ints, start: Floats, to_full: Floats
+) -> None:
     """Add the purchases of rows on their way through one chain, and through those behind it.
 
     ``rows`` are the places of the rows of ``walk`` among all, ``start`` their probabilities of getting to this chain.
     """
     policy, n_own = chain.policy, chain.n_own_stages
+
+    def reached(place: int, visitors: Ints) -> Floats:
+        by_gates: Floats = policy.reached(place, stops[visitors])
+        return start[visitors] * (to_full[visitors] + (1.0 - to_full[visitors]) * by_gates)
+
     in_force = [point for _, point in policy.in_force]
     stops = np.full((len(rows), len(in_force)), n_own)
     node = np.zeros(len(rows), dtype=np.intp)
@@ -70,7 +83,7 @@ def _follow(chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: I
         visitors: Ints = np.flatnonzero(walk.route >= place)
         if not len(visitors):
             return
-        chance = start[visitors] * policy.reached(place, stops[visitors])
+        chance = reached(place, visitors)
         of_stage = nodes_of(stage)
         for number, one in enumerate(of_stage):
             here = np.flatnonzero(node[visitors] == number) if len(of_stage) > 1 else np.arange(len(visitors))
@@ -83,8 +96,8 @@ def _follow(chain: Any, reader: PurchaseReader, walk: Walk, made: _Made, rows: I
     inner = None if chain.behind is None else walk.behind
     # Of a row that failed at the first stage of a chain behind, the route ends before it.
     sent = np.flatnonzero(walk.route >= n_own if inner is None else np.isin(walk.rows, inner.rows))
-    chance = start[sent] * policy.reached(n_own, stops[sent])
+    chance = reached(n_own, sent)
     if inner is not None:
-        _follow(chain.behind, reader, inner, made, rows[sent], chance)
+        _follow(chain.behind, reader, inner, made, rows[sent], chance, np.zeros(len(sent)))
     elif len(sent):
         made.buy(rows[sent], chain.price_list.read_by_full, chance)

@@ -46,6 +46,9 @@ SCREENED, SCREENED_WIDTH = (250, 1_000), 16
 """Rows of the first fold that say whether more of them, and then the others, are worth the time, and nodes of a level
 for them."""
 
+FEW_ROWS = 2_500
+"""Rows of several classes up to which all kinds of mixtures are tried (``python -m reproduction acquisition``)."""
+
 POOL, DEPTH, WIDTH = 36, 9, 64
 """First purchases of the line's order, among which rows choose; purchases that they choose; and most nodes of a level,
 but for those without which rows could not go on."""
@@ -58,6 +61,12 @@ COMPONENTS, MAX_COMPONENTS, ROWS_PER_COMPONENT = (1, 4, 16, 64, 256), 1_600, 5
 
 BANDWIDTHS, FIRST_BANDWIDTH = (0.3, 0.15, 0.6), 1.0
 """How far a value speaks for those near it, in standard deviations of a column, and in the first round."""
+
+NORMAL = 0.0
+"""Bandwidth that stands for normal densities, of a mean for each component and one spread for each column."""
+
+NORMAL_PULL, NORMAL_FLOOR = 5.0, 0.01
+"""Rows with the mean of all that each component counts beside its own, and weight of the shares of all rows."""
 
 PULL = 0.3
 """Rows of the class as a whole that are added to each component."""
@@ -83,14 +92,14 @@ UNIT = 2.0**20
 
 def coarse_levels(
     table: BinnedTable, columns: Ints, weight: Floats
-) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], list[Floats]]:
+) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], list[Floats], list[Floats]]:
     """Columns in at most ``MAX_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
 
     Positions of few values at about even steps, such as counts, are the values; those of others are ranks. Categories
-    are far from each other.
+    are far from each other. The last list has the mean value of each level; nothing of categories.
     """
     codes = np.empty((table.n_rows, len(columns)), dtype=np.uint8)
-    ends, positions, offsets = list[Floats](), list[Floats](), [0]
+    ends, positions, values, offsets = list[Floats](), list[Floats](), list[Floats](), [0]
     for number in range(len(columns)):
         byte = int(table.places(columns[[number]])[0])
         own, cuts = table.codes[:, byte], table.thresholds.of(byte)
@@ -103,9 +112,12 @@ def coarse_levels(
             level_of = np.minimum((middle * MAX_LEVELS).astype(int), MAX_LEVELS - 1)
             level_of = np.unique(level_of, return_inverse=True)[1]
         shares = np.bincount(level_of, mass)
+        # Cuts are half-way between values.
+        middles = np.r_[cuts[:1] - gaps[:1] / 2, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + gaps[-1:] / 2]
+        is_number = not is_set and len(middles) == n_bins
+        values.append(np.bincount(level_of, mass * middles) / shares if is_number else np.empty(0))
         if n_bins <= MAX_LEVELS and len(gaps) > 1 and gaps.max() <= UNEVEN * gaps.min():
-            # Cuts are half-way between values.
-            place = np.r_[cuts[0] - gaps[0] / 2, (cuts[1:] + cuts[:-1]) / 2, cuts[-1] + gaps[-1] / 2]
+            place = middles
         else:
             place = (np.cumsum(shares) - shares / 2) / max(shares.sum(), 1e-300)
         last_of = np.flatnonzero(np.diff(level_of))  # the last bin of every level but the last
@@ -115,7 +127,7 @@ def coarse_levels(
         positions.append(1e6 * np.arange(float(n_bins)) if is_set else (place - mean) / (spread or 1.0))
         codes[:, number] = np.where(is_known, level_of[np.minimum(own, n_bins - 1)], len(place))
         offsets.append(offsets[-1] + len(last_of))
-    return codes, np.concatenate([np.empty(0), *ends]), np.array(offsets, dtype=np.int64), positions
+    return codes, np.concatenate([np.empty(0), *ends]), np.array(offsets, dtype=np.int64), positions, values
 
 
 def smoothing(positions: Sequence[Floats], bandwidth: float) -> Floats:
@@ -209,6 +221,52 @@ def maximise(
                     counts[at, k] += part[k]
 
 
+def make_normal(
+    table: Floats,
+    share: Floats,
+    starts: NDArray[np.int64],
+    values: Sequence[Floats],
+    codes: NDArray[np.uint8],
+    weight: Floats,
+    part: Ints,
+) -> None:
+    """Replace chances of the levels of numbers by those of normal densities, whose means are those of components.
+
+    Rows of all components share the spread of a column, so that few of them are enough for a component, and the scores
+    are linear in the values (discriminant analysis with a diagonal covariance). Levels are as wide as makes the chances
+    of all components add up to those of all rows.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_levels of all columns, n_components)
+        Chances, in place; those of missing values stay.
+    share : ndarray of shape (n_components,)
+    starts : ndarray of shape (n_columns,)
+        First row of each column in ``table``.
+    values : list of ndarray
+        Mean value of each level of a column, without "missing"; none of categories.
+    codes, weight, part : ndarray with an entry for each row
+        Levels, weights and components of the rows.
+    """
+    for column, middles in enumerate(values):
+        is_known, n_levels = codes[:, column] < len(middles), len(middles)
+        level, of_row, own = codes[is_known, column], weight[is_known], part[is_known]
+        if not len(level) or level.min() == level.max():
+            continue
+        x, n = middles[level], len(share)
+        overall = np.bincount(level, of_row, minlength=n_levels) / of_row.sum()
+        pulled = np.bincount(own, of_row * x, minlength=n) + NORMAL_PULL * float(overall @ middles)
+        mean = pulled / (np.bincount(own, of_row, minlength=n) + NORMAL_PULL)
+        variance = np.average(np.square(x - mean[own]), weights=of_row)
+        chance = np.exp(-0.5 * np.square(middles[:, None] - mean) / max(float(variance), 1e-300))
+        chance *= (overall / np.maximum((chance * share).sum(axis=1), 1e-300))[:, None]
+        chance /= np.maximum(chance.sum(axis=0), 1e-300)
+        chance = (1.0 - NORMAL_FLOOR) * chance + NORMAL_FLOOR * (overall + 1e-6)[:, None]
+        lines = slice(starts[column], starts[column] + n_levels)
+        # Rounded, so that the last bits of an exponential decide nothing.
+        table[lines] = (chance * (1.0 - table[starts[column] + n_levels])).round(9)
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """A set of purchases with its columns, and the turn that leads on from it."""
@@ -285,7 +343,7 @@ class TreeSearch:
         self.free = np.flatnonzero(prices.prices[prices.group_of] == 0).astype(np.intp)
         known = [self.free, *(self._delivered(one) for one in self.pool)]
         self.known = np.sort(np.concatenate(known)).astype(np.intp)
-        self.codes, self.ends, self.offsets, self.positions = coarse_levels(
+        self.codes, self.ends, self.offsets, self.positions, self.values = coarse_levels(
             problem.table, self.known, problem.weight
         )
         classes = problem.task.classes
@@ -328,7 +386,9 @@ class TreeSearch:
         n_components, bandwidth = self.settings
         n_levels, n_classes = np.diff(self.offsets) + 2, len(self.problem.task.classes)
         starts = np.r_[0, np.cumsum(n_levels)[:-1]]
-        first, near = (smoothing(self.positions, one) for one in (FIRST_BANDWIDTH, bandwidth))
+        is_normal = bandwidth == NORMAL
+        widths = FIRST_BANDWIDTH, BANDWIDTHS[0] if is_normal else bandwidth
+        first, near = (smoothing(self.positions, one) for one in widths)
         total = float(self.weight[rows].sum())
 
         def of_class(label: int) -> tuple[Floats, Floats]:
@@ -351,14 +411,20 @@ class TreeSearch:
 
         shares, tables = zip(*self.map(of_class, range(n_classes)), strict=True)
         of_component = np.repeat(np.arange(n_classes, dtype=np.int32), [len(share) for share in shares])
+        share, table = np.concatenate(shares), np.concatenate(tables, axis=1)
+        if is_normal:
+            part = self.label[rows]
+            if self.context is not None:
+                part = part * (int(self.context.max()) + 1) + self.context[rows]
+            make_normal(table, share, starts, self.values, self.codes[rows], self.weight[rows], part)
         return Mixture(
             self.known,
             self.ends,
             self.offsets,
-            np.concatenate(shares).astype(np.float32).astype(np.float64),
+            share.astype(np.float32).astype(np.float64),
             of_component,
             of_component if self.context is None else np.arange(len(of_component), dtype=np.int32),
-            np.ascontiguousarray(np.concatenate(tables, axis=1), dtype=np.float32),
+            np.ascontiguousarray(table, dtype=np.float32),
             n_classes,
         )
 
@@ -374,8 +440,10 @@ class TreeSearch:
         return best[1]
 
     def choose_bandwidth(self) -> Mixture:
-        """Then choose the bandwidth in the same way."""
-        others = [self._tried(self._best[2][0], bandwidth) for bandwidth in BANDWIDTHS[1:]]
+        """Then choose the bandwidth in the same way, or normal densities."""
+        n_components = self._best[2][0]
+        others = [self._tried(n_components, bandwidth) for bandwidth in BANDWIDTHS[1:]]
+        others += [self._tried(n_components, NORMAL)] if n_components == 1 else []
         _, mixture, self.settings = min([self._best, *others], key=lambda each: each[0])
         return mixture
 
@@ -396,7 +464,7 @@ class TreeSearch:
         if other.context is None:
             return None
         judges, best = first[self.is_used[first]], list[tuple[float, tuple[int, float], Mixture]]()
-        for bandwidth in BANDWIDTHS:
+        for bandwidth in (*BANDWIDTHS, NORMAL):
             other.settings = 1, bandwidth
             mixture = other.without(first)
             loss = np.average(other._losses(mixture, judges, self.known), weights=self.weight[judges])
@@ -664,7 +732,9 @@ def _grown(
 
     few, many = SCREENED
     without_first = search.choose_components()
-    if not is_wanted and lead(search, without_first, few)[0] <= 0.0:
+    # Where rows of many classes are few, normal densities and contexts may be ahead where counts are not.
+    may_lead = is_wanted or (problem.task.n_scores > 1 and problem.n_rows <= FEW_ROWS)
+    if not may_lead and lead(search, without_first, few)[0] <= 0.0:
         return None
     without_first = search.choose_bandwidth()
     ahead, losses, weight = lead(search, without_first, many)
