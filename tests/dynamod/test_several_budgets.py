@@ -75,11 +75,11 @@ def test_a_fit_keeps_to_both_budgets_here_in_a_file_and_at_others(estimator, tab
     X, y = table
     budget = {"dollars": 9.0, "minutes": 11.0}
     clf = estimator.set_params(budget=budget).fit(X, y)
-    others = clf.at(budget={"minutes": 6.0}), clf.at(budget={"dollars": 9.0, "minutes": 7.0})
+    others = clf.at(budget={"minutes": 13.0}), clf.at(budget={"dollars": 14.0, "minutes": 12.0})
     for one, limits in (
         (clf, budget),
-        (others[0], {"minutes": 6.0}),
-        (others[1], {"dollars": 9.0, "minutes": 7.0}),
+        (others[0], {"minutes": 13.0}),
+        (others[1], {"dollars": 14.0, "minutes": 12.0}),
     ):
         assert all(one.expected_cost_[name] <= limit * (1 + 1e-9) for name, limit in limits.items())
     spent = clf.at(threshold=clf.threshold_for(X, budget=budget)).cost(X).mean()
