@@ -29,6 +29,13 @@ COSTS = {
 FULL = {"dollars": 2, "minutes": 1}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_fits_of_module(while_fits_are_small):
+    """What these tests show does not depend on how much is searched for."""
+    with while_fits_are_small():
+        yield
+
+
 def price_list(**parts):
     return check_price_list(Prices(COSTS, full=FULL, **parts), 4, NAMES)
 
