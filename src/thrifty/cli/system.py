@@ -382,10 +382,11 @@ def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None)
         cost = float(answers["cost"].mean()) if len(answers) else 0.0
         if "quality" in answers or cost <= MUCH_DEARER * expected:
             return []
-        return [
+        note = (
             f"the rows of {name_of(rows.path)} are expected to cost {cost:.3g} in the mean, those of the fit "
             f"{expected:.3g}: they seem harder. A smaller --budget costs less."
-        ]
+        )
+        return [note]
     others = (*(column_name(system, part) for part in ("target", "query")), named_row_key(system, row_key))
     extra = [name for name in rows.frame.columns if name not in {*rows.X.names, *others}]
     table = name_of(rows.path)
