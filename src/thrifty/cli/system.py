@@ -312,6 +312,10 @@ def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
     return entries
 
 
+MUCH_DEARER = 1.05
+"""Expected cost of new rows, as a multiple of that of the rows of the fit, from which on a note says so."""
+
+
 # -- predict ---------------------------------------------------------------------------------------
 
 
@@ -372,9 +376,17 @@ def _read_whole(system: ModelCascade, cells: Cells) -> Table:
 
 
 def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None) -> list[str]:
-    """Notes on columns that were not read, and on rows of which the full model saw little."""
+    """Notes on columns that were not read, rows of which the full model saw little, and rows dearer than expected."""
     if isinstance(system, ModelRouter):
-        return []
+        expected = system.policy_.expected_cost + system.state_.mixing_cost(system.policy_)
+        cost = float(answers["cost"].mean()) if len(answers) else 0.0
+        if "quality" in answers or cost <= MUCH_DEARER * expected:
+            return []
+        note = (
+            f"the rows of {name_of(rows.path)} are expected to cost {cost:.3g} in the mean, those of the fit "
+            f"{expected:.3g}: they seem harder. A smaller --budget costs less."
+        )
+        return [note]
     others = (*(column_name(system, part) for part in ("target", "query")), named_row_key(system, row_key))
     extra = [name for name in rows.frame.columns if name not in {*rows.X.names, *others}]
     table = name_of(rows.path)

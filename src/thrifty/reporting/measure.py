@@ -316,7 +316,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     parts["cost"] = replace(parts["cost"], low=(low,), high=(high,), full=full_cost)
     if resources is not None:
         parts["cost"] = replace(parts["cost"], low=(), high=())
-        mean = resources.named(policy.expected_costs)
+        mean = system.expected_cost_
         costs = [
             Curve(name, (mean[name],), interval[name][:1], interval[name][1:], prices.cost_of_full)
             for name, prices in zip(resources.names, resources.lists, strict=True)
@@ -502,7 +502,9 @@ def _shown_points(
         else:
             extra.append(("certified", 0, wanted, certificate.point.chosen_cost))
     if deployed is not None:
-        planned = float(chain_of(system).policy.expected_cost)
+        planned = float(
+            chain_of(system).policy.expected_cost if chain_of(system).by_resource else system.expected_cost_
+        )
         if not np.isfinite(planned):
             planned = float(deployed.at_point(np.array([0.5]))[1].mean())
         extra.append(("deployed", 1, np.r_[0.5, np.full(width - 1, np.nan)], planned))

@@ -230,7 +230,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         resources = self._resources
         if resources is None:
             return self._expected()[0]
-        costs: dict[str, float] = resources.named(self.chain_.policy.expected_costs)
+        policy = self.chain_.policy
+        if policy.costs is None:  # of a single gate, whose points were not measured
+            policy = replace(policy, costs=self._evidence().mean_costs(policy.thresholds))
+        costs: dict[str, float] = resources.named(policy.expected_costs)
         return costs
 
     @property
@@ -380,10 +383,17 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
                 wanted = resources.check_budget("budget", goal["budget"])
                 each = [new.of_resource(k) for k in range(len(resources.names))]
                 of_resources = [CostBounds.on_held_out(of_one, fitted_on, duplicates) for of_one in each]
-                within_budgets(policy, resources, wanted)  # refuses budgets that nothing keeps to
-                mixes = mixes_up_to(policy, resources.limits(wanted))
+                if policy.is_measured:
+                    within_budgets(policy, resources, wanted)  # refuses budgets that nothing keeps to
+                    mixes = mixes_up_to(policy, resources.limits(wanted))
+                else:
+                    cuts = _cuts(fitted_on)
+                    mixes = [cuts.at(place) for place in range(len(cuts))]
                 proved = certified_within(mixes, of_resources, resources, wanted, confidence)
-                other.chain_ = self._learned.at(proved)
+                if policy.is_measured:
+                    other.chain_ = self._learned.at(proved)
+                else:
+                    other._go_to(proved.thresholds[proved.lower])
                 return other
             if not policy.is_measured:
                 policy = _cuts(fitted_on)

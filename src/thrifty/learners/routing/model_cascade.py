@@ -618,12 +618,15 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return answers
 
     def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
-        """Columns of a table, of one run: answer, probability of a label, estimator that answers, and cost."""
+        """Columns of a table, of one run: answer, probability, estimators asked, the one that answers, and cost."""
         run = self.run(X, row_key)
+        is_asked = run.failed | ~np.isnan(run.asked_outputs).all(axis=2)
+        names = np.array(self.router_.pool_, dtype=object)
         columns = {"answer": self.task_.answers(run.outputs)}
         if len(self.task_.classes):
             columns["probability"] = self.outputs_of(run).max(axis=1)
         paid = self.router_.cost_columns(run.cost if run.costs is None else run.costs)
+        columns["asked"] = np.array([" ".join(names[asked]) for asked in is_asked], dtype=object)
         return {**columns, "model": self._names(run.model), **paid}
 
     def _names(self, models: Ints) -> Labels:
