@@ -97,6 +97,16 @@ def test_it_goes_through_the_doors_of_routers(router, tmp_path):
     assert (session.model, session.cost) == ("a", 10.5)
 
 
+def test_a_solver_that_fails_is_followed_by_another_one_while_there_is_time(router):
+    session = router.start().give({"kind": 1.0})
+    assert session.fail(cost=2.0).next_purchase.name == "c"  # a has crashed, and b does not solve this kind
+    assert session.give("solved", cost=50.0).answer == "solved"
+    assert session.cost == 53.0
+    session = router.start().give({"kind": 1.0}).fail(cost=99.0)
+    assert session.next_purchase is None
+    assert session.answer is None
+
+
 def test_columns_may_be_free_and_there_may_be_none(few_trees):
     X, seconds, _ = scenario(120)
     how = {"outcome": "runtime", "cutoff": CUTOFF}

@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.prices.prices import Prices, check_price_list
@@ -17,9 +16,10 @@ from thrifty.learners.routing.quality import (
     QualityModel,
     RuntimeModel,
     crossfit,
+    fit_out_of_bag,
     fit_runtime_model,
     how_far_ahead,
-    no_score,
+    means_of_known,
     ridge,
 )
 
@@ -85,17 +85,8 @@ def _search(log: Log, columns: ColumnSets, Z: Floats, seed: int) -> list[tuple[i
             read = columns.columns(held)
             expected[held] = columns.means[:1]
             if len(read):
-                forest = ExtraTreesRegressor(
-                    _N_TREES,
-                    min_samples_leaf=4,
-                    max_features=0.3,
-                    bootstrap=True,
-                    oob_score=no_score,
-                    random_state=seed,
-                )
-                cells = np.where(np.isnan(Z[:, read]), np.nanmean(Z[:, read], axis=0), Z[:, read])
-                forest.fit(cells, targets)
-                expected[held] = np.nan_to_num(forest.oob_prediction_)
+                cells = np.where(np.isnan(Z[:, read]), means_of_known(Z[:, read]), Z[:, read])
+                expected[held] = fit_out_of_bag(cells, targets, _N_TREES, 4, seed)[1]
                 if log.cutoff is not None:
                     expected[held] *= float(log.quality.std() / max(expected[held].std(), 1e-9))
         best = np.broadcast_to(first_largest(expected[held] - trade * model_cost), (len(Z),))

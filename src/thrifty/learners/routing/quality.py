@@ -8,6 +8,7 @@ cost nothing is far away on that scale. Nothing is downloaded.
 """
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -393,19 +394,40 @@ def fit_runtime_model(
     Z: Floats, quality: Floats, cost: Floats, seed: int
 ) -> tuple[RuntimeModel, Floats, Floats]:
     """Fit the trees; return expected quality and cost of the rows out of bag, too."""
-    known = ~np.isnan(Z)
-    centre = np.where(known, Z, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    centre = means_of_known(Z)
     level, ahead = quality.mean(axis=1), how_far_ahead(quality)
-    forest = ExtraTreesRegressor(
-        N_TREES, min_samples_leaf=2, max_features=0.5, bootstrap=True, oob_score=no_score, random_state=seed
-    ).fit(np.where(known, Z, centre), np.column_stack([ahead, level]))
-    answers = np.nan_to_num(forest.oob_prediction_)
+    cells = np.where(np.isnan(Z), centre, Z)
+    forest, answers = fit_out_of_bag(cells, np.column_stack([ahead, level]), N_TREES, 2, seed)
     found, relative = answers[:, :-1], quality - level[:, None]
     slope = float(max((found * relative).sum() / max(float((found * found).sum()), 1e-12), 1e-9))
     model = RuntimeModel(centre, quality.mean(axis=0), cost.mean(axis=0), slope, forest_trees(forest))
     return model, model.quality(answers), np.tile(model.cost, (len(Z), 1))
 
 
-def no_score(y_true: Any, y_pred: Any) -> float:  # noqa: ARG001 - predictions out of bag are all that is wanted
-    """No score of predictions out of bag."""
+def means_of_known(Z: Floats) -> Floats:
+    """Mean of each column where it is known, 0 where it never is."""
+    known = ~np.isnan(Z)
+    means: Floats = np.where(known, Z, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return means
+
+
+def fit_out_of_bag(
+    cells: Floats, targets: Floats, n_trees: int, leaf: int, seed: int
+) -> tuple[ExtraTreesRegressor, Floats]:
+    """Fit extremely randomised trees, and return what they answer about each row out of bag; 0 where none is."""
+    forest = ExtraTreesRegressor(
+        n_trees,
+        min_samples_leaf=leaf,
+        max_features=0.5,
+        bootstrap=True,
+        oob_score=_no_score,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some inputs do not have OOB scores")
+        forest.fit(cells, targets)
+    return forest, np.nan_to_num(forest.oob_prediction_)
+
+
+def _no_score(y_true: Any, y_pred: Any) -> float:  # noqa: ARG001 - predictions out of bag are all that is wanted
     return 0.0
