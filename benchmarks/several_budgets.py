@@ -18,19 +18,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from reproduction.datasets import load_priced
+from reproduction.datasets import PRICED_NAMES, load_priced
 from thrifty import BudgetedClassifier, Prices
 from thrifty.engine.evidence.budgets import CostBounds, certified_within, mix_within, mixes_up_to
 from thrifty.errors import InvalidParameterError
 from thrifty.learners.trees.full import TreesClassifier
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-NEXT_DAY = {
-    "heart": ["chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal"],
-    "thyroid": ["TSH", "T3", "TT4", "T4U"],
-    "pima": ["glucose", "insulin"],
-    "hepatitis": ["bilirubin", "alk_phosphate", "sgot", "albumin", "protime"],
-}
 SHARES, DAYS = (0.1, 0.2, 0.35, 0.6), (0.2, 0.5, 0.95, 2.0)
 """Budgets in dollars, as shares of what all columns cost, and in days; all tests at once take one day."""
 WEIGHTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
@@ -40,9 +34,7 @@ WEIGHTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 def table_of(name):
     """Rows, labels, dollars and days of each column."""
     table = load_priced(name, DATA)
-    names = list(table.feature_names)
-    days = np.array([float(column in NEXT_DAY[name]) for column in names])
-    return table.X, table.y, np.asarray(table.feature_costs, dtype=float), days
+    return table.X, table.y, np.asarray(table.feature_costs, dtype=float), table.days
 
 
 def fit(prices, X, y):
@@ -189,7 +181,7 @@ def kept(name):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=("grid", "kept"))
-    parser.add_argument("tables", nargs="*", default=list(NEXT_DAY))
+    parser.add_argument("tables", nargs="*", default=list(PRICED_NAMES))
     parser.add_argument("--splits", type=int, default=1)
     given = parser.parse_args()
     warnings.simplefilter("ignore")

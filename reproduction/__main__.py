@@ -1,4 +1,4 @@
-"""The command ``python -m reproduction``: run an experiment of the paper again."""
+"""The command ``python -m reproduction``: run an experiment of the paper again, or compare selectors of algorithms."""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from reproduction.algorithms.compare import selection
 from reproduction.experiments import drawing, experiments
 from reproduction.experiments.experiment import Outcome, Run
 from thrifty.cli.console import print_error, progress
@@ -130,9 +131,12 @@ def _show(outcome: Outcome) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0 on success, 2 and one sentence on bad input."""
     app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(paper)
+    words = list(sys.argv[1:] if argv is None else argv)
+    is_selection = words[:1] == ["selection"]
+    app.command()(selection if is_selection else paper)
     try:
-        app(args=list(argv) if argv is not None else None, prog_name="python -m reproduction")
+        name = "python -m reproduction" + (" selection" if is_selection else "")
+        app(args=words[1:] if is_selection else words, prog_name=name)
     except ThriftyError as error:
         print_error(str(error))
         return 2

@@ -368,7 +368,6 @@ REFUSED = {
     ("DynaModLinClassifier", "device"): "has a LinearStage",
     **{(name, "device"): "has a ForeignStage" for name in THINGS if name.startswith("ConfidenceRouter")},
     (RESOURCES, "hold_budget"): "must name its resources",
-    (RESOURCES, "behind"): "in one resource",
     (EXPLORES, "device"): "explore",
     (EXPLORES, "behind"): "must not explore",
     (PRICED, "device"): "needs probabilities",
@@ -722,8 +721,12 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
         front = recipes()["DynaModLinClassifier" if name == RESOURCES else "BudgetedClassifier"](
             FrozenEstimator(inner)
         )
-        if name == RESOURCES:
-            front.set_params(feature_costs=None, prices=Prices.of(prices))
+        if name == RESOURCES:  # rows cost differently there, in each resource
+            most = {each: float(costs.mean()) for each, costs in inner.cost(table[VAL]).items()}
+            front.set_params(feature_costs=None, prices=Prices.of(prices), gamma=None, budget=most)
+            spent = front.fit(table[VAL], y[VAL]).cost(table[VAL]).mean()
+            assert all(spent[each] <= limit * (1 + 1e-9) for each, limit in most.items())
+            return
         assert door("behind", thing, lambda _: front.fit(table[VAL], y[VAL])) is None
         return
     if name in (*NUMBERS, *RANKINGS, WORDS):

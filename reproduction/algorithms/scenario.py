@@ -54,6 +54,17 @@ class Scenario:
     solved: pd.DataFrame
     fold: Ints
 
+    def closure(self, step: str) -> list[str]:
+        """The steps that a step requires, and itself, in the order in which they are computed."""
+        found: list[str] = []
+        for before in self.requires.get(step, ()):
+            found += [one for one in self.closure(before) if one not in found]
+        return [*found, step]
+
+    def provided(self, step: str) -> list[str]:
+        """Features of a step."""
+        return [name for name, own in self.groups.items() if own == step]
+
     @property
     def scores(self) -> Floats:
         """Penalised seconds of each algorithm, features not counted."""

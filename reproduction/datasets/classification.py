@@ -126,6 +126,14 @@ SCENE15_SIZES = 1_500, 300, 2_685
 PRICED_NAMES = tuple(_PRICED)
 """Names that ``load_priced`` knows."""
 
+NEXT_DAY = {
+    "heart": ("chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal"),
+    "pima": ("glucose", "insulin"),
+    "hepatitis": ("bilirubin", "alk_phosphate", "sgot", "albumin", "protime"),
+    "thyroid": ("TSH", "T3", "TT4", "T4U"),
+}
+"""Tests whose results come the next day, by Turney's files of delays; those of hepatitis are its blood tests."""
+
 
 @dataclass(frozen=True)
 class Split:
@@ -184,6 +192,8 @@ class PricedTable:
         an estimator, one purchase does not deliver the whole group.
     feature_names : tuple of str
         Names of the columns.
+    days : ndarray of shape (n_features,)
+        Delay of each result, in days: tests that are ordered together wait together.
     """
 
     X: Floats
@@ -192,6 +202,7 @@ class PricedTable:
     later_costs: Floats
     groups: tuple[str, ...]
     feature_names: tuple[str, ...]
+    days: Floats
 
     @property
     def discounts(self) -> dict[str, tuple[list[int], float]]:
@@ -285,7 +296,8 @@ def load_gas_drift(data: Folder = None) -> SensorTable:
 def load_priced(name: str, data: Folder = None) -> PricedTable:
     """Load a medical table with the real prices of its tests: all rows, in file order, without a split.
 
-    Prices are those of Turney (1995), in Canadian dollars of the time; a question costs 1.
+    Prices are those of Turney (1995), in Canadian dollars of the time; a question costs 1. Laboratories answer the next
+    day.
 
     Parameters
     ----------
@@ -308,6 +320,7 @@ def load_priced(name: str, data: Folder = None) -> PricedTable:
         later_costs=arrays["cost_discount"][kept].astype(np.float64),
         groups=tuple(str(group) for group in arrays["group"][kept]),
         feature_names=tuple(names[column] for column in kept),
+        days=np.array([float(names[column] in NEXT_DAY[name]) for column in kept]),
     )
 
 

@@ -40,6 +40,13 @@ FIT, NEW = slice(0, 300), slice(300, 569)
 
 
 @pytest.fixture(scope="module", autouse=True)
+def small_fits_of_module(while_fits_are_small):
+    """What these tests show does not depend on how much is searched for."""
+    with while_fits_are_small():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def small_cascade():
     """Cascades of a few trees: tests look at what is made of them."""
     with pytest.MonkeyPatch.context() as changed:

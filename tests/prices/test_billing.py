@@ -46,7 +46,7 @@ def test_columns_not_named_in_a_dict_of_groups_stand_alone():
         ({"age": 1, "ecg": 2, "bmi": 1, "mri": 9}, None, NAMES, "names 'mri', not a column"),
         ({"age": 1.0}, None, None, "X has no column names"),
         (None, ["a", "b"], None, "one label per column, 3 in all; got 2"),
-        (None, [[1], [2], [3]], None, "hashable"),
+        (None, [[1], [2], [3]], None, "one label for each column"),
         ([1.0, 2.0, 3.0], ["a", "lab", "lab"], NAMES, "same for all columns of one group.*'ecg' costs 2"),
     ],
 )

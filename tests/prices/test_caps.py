@@ -14,6 +14,13 @@ from thrifty.errors import InvalidInputError
 FEW = StageOptions(sizes=[(20, 3)])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_fits_of_module(while_fits_are_small):
+    """What these tests show does not depend on how much is searched for."""
+    with while_fits_are_small():
+        yield
+
+
 @pytest.fixture(scope="module")
 def table():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)

@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import thrifty
-from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Prices, StageOptions, hold_budget
+from thrifty import BudgetedClassifier, Prices, StageOptions, hold_budget
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import certified_within, mix_within, mixes_up_to, nearest_limits
 from thrifty.engine.prices.prices import check_price_list
@@ -27,6 +27,13 @@ COSTS = {
     "scan": {"minutes": 60},
 }
 FULL = {"dollars": 2, "minutes": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_fits_of_module(while_fits_are_small):
+    """What these tests show does not depend on how much is searched for."""
+    with while_fits_are_small():
+        yield
 
 
 def price_list(**parts):
@@ -236,7 +243,7 @@ def test_what_takes_one_resource_says_so(table):
     X, y = table
     prices = Prices({key: {"dollars": 1, "minutes": 1} for key in X.columns})
     with pytest.raises(InvalidInputError, match="in one resource; these are in dollars, minutes"):
-        DynaModGbrtClassifier(prices=prices).fit(X, y)
+        BudgetedClassifier(prices=prices).fit(X, y, bought="known")
 
 
 # -- other doors -------------------------------------------------------------------------------------

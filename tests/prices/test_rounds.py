@@ -17,6 +17,13 @@ DAYS = dict(zip(NAMES, [0, 1, 1, 1.5, 1, 1], strict=True))
 EUROS = dict(zip(NAMES, [1, 4, 2, 6, 3, 5], strict=True))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_fits_of_module(while_fits_are_small):
+    """What these tests show does not depend on how much is searched for."""
+    with while_fits_are_small():
+        yield
+
+
 @pytest.fixture(scope="module")
 def table():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)

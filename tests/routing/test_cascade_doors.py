@@ -465,6 +465,8 @@ def test_commands_answer_explain_and_report_from_a_file(files, rows, capsys):
     answers = pd.read_csv(folder / "answers.csv")
     assert answers["answer"].tolist() == small.predict(table).tolist()
     assert answers["model"].tolist() == small.route(table).tolist()
+    paid = [sum(PRICES[name] for name in names.split()) for names in answers["asked"]]
+    assert paid == pytest.approx(answers["cost"])
     assert numbers["cost"] == pytest.approx(small.cost(table).mean())
     cheap = command(capsys, folder, "predict", folder / "rows.csv", "-o", folder / "a.csv", "--budget", 3)
     assert cheap["cost"] == pytest.approx(small.at(budget=3.0).cost(table).mean())

@@ -834,3 +834,60 @@ def test_the_command_serves_a_router(router, servers, models, tmp_path):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_tenants_keep_their_own_budgets_within_the_ceiling_of_all_and_over_restarts(
+    gateway, models, tmp_path, monkeypatch
+):
+    budgets = {"small": 0.0003, "large": 0.0009}
+    for name in budgets:
+        monkeypatch.setenv(f"{name.upper()}_KEY", f"key of {name}")
+    tenants = {name: {"budget": most, "key_env": f"{name.upper()}_KEY"} for name, most in budgets.items()}
+    chat = {"max_cost_per_day": 0.001, "max_tokens": ANSWER, "ledger": str(tmp_path / "ledger")}
+    opened = {"at": 0.00007, "chat": chat, "tenants": tenants, "api_key": "key"}
+
+    def spend(client, name):
+        other = client.with_options(api_key=f"key of {name}")
+
+        def one(_):
+            try:
+                return ask(other, raw=True)
+            except openai.RateLimitError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(20) as pool:
+            return [answer for answer in pool.map(one, range(25)) if isinstance(answer, str)]
+
+    with gateway(**opened) as client:
+        refused = spend(client, "small")
+        assert refused
+        assert all("the budget of 'small' for this day" in words for words in refused)
+        spent = client.gateway.tenants["small"].today
+        assert 0 < spent <= budgets["small"]
+        assert client.gateway.ledger.today == pytest.approx(spent) == pytest.approx(billed(models))
+        refused = spend(client, "large")  # the pool is nearly used up
+        assert all("max_cost_per_day" in words for words in refused)
+        assert billed(models) <= 0.001
+        ask_of_all = client.gateway.ledger.today
+    with gateway(**opened) as client:
+        assert client.gateway.tenants["small"].today == spent
+        assert client.gateway.ledger.today == ask_of_all
+        assert len(spend(client, "small")) == 25
+        with pytest.raises(openai.AuthenticationError):
+            ask(client.with_options(api_key="key of nobody"))
+
+
+@pytest.mark.parametrize(
+    ("tenant", "words"),
+    [
+        ({"key_env": "A_KEY"}, "budget above 0"),
+        ({"budget": 1.0}, "key_env"),
+        ({"budget": 1.0, "key_env": "NONE"}, "not set"),
+    ],
+)
+def test_a_tenant_without_budget_or_key_is_refused(router, tenant, words):
+    with pytest.raises(InvalidInputError, match=words):
+        create_app(
+            router,
+            Config(tenants={"one": tenant}, models={n: {"url": "http://127.0.0.1:9/v1"} for n in PRICES}),
+        )

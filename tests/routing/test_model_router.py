@@ -117,6 +117,11 @@ def test_comparing_answers_is_better_than_the_best_model_alone_and_costs_less(ro
     assert found.quality.mean() > quality[:, 3].mean()
     assert found.cost.mean() < 0.9 * cost[:, 3].mean()
     assert (found.asked != "").sum(axis=1).max() == 3
+    n_asked = (found.asked != "").sum() / 3000
+    assert repr(found) == (
+        f"Replay(3,000 rows: mean quality {found.quality.mean():.4g}, mean cost {found.cost.mean():.4g}, "
+        f"{n_asked:.3g} models asked per row)"
+    )
     alone = ModelRouter(PRICES, max_asks=1).fit(*make_log(600)).replay(X, quality, cost, answers)
     assert alone.asked.shape == (3000, 1)
 
@@ -716,6 +721,12 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
     assert f"quality {replayed.quality.mean():.3f}" in capsys.readouterr().out
     assert main(["predict", str(out), str(new), "-o", str(told), "--budget", "3"]) == 0
     assert pd.read_csv(told)["model"].tolist() == direct.at(budget=3.0).predict(texts).tolist()
+    capsys.readouterr()
+    dear = pd.read_csv(told).query("cost > 3.2")
+    new.write_text("text\n" + "\n".join(texts[row] for row in dear.index))
+    assert main(["predict", str(out), str(new), "-o", str(told), "--budget", "3"]) == 0
+    assert f"expected to cost {dear['cost'].mean():.3g} in the mean" in capsys.readouterr().err
+    new.write_text("text\n" + "\n".join(texts))
     assert main(["explain", str(out), str(log), "--row", "2"]) == 0
     assert f"answered by {replayed.model[1]} for" in capsys.readouterr().out
     assert main(["explain", str(out), str(new), "--row", "2"]) == 0

@@ -226,3 +226,9 @@ def test_a_cascade_of_models_keeps_budgets_in_two_resources():
     asked = [explanation.bought for explanation in half.explain(X[240:])]
     expected = [[sum(prices[model][name] for model in models) for name in alone] for models in asked]
     np.testing.assert_allclose(half.cost(X[240:]), expected)
+    with_clock = {name: {"dollars": price["dollars"], "seconds": None} for name, price in prices.items()}
+    timed = CascadeClassifier(
+        models[:2], model_prices={n: with_clock[n] for n in ("bayes", "tree")}, columns=False, cv=2
+    )
+    seconds = {name: price["seconds"] for name, price in timed.fit(X[:240], y[:240]).model_prices_.items()}
+    assert all(0 < taken < 1e-2 for taken in seconds.values())

@@ -14,6 +14,13 @@ from thrifty.learners.table_fit import _of_receipts
 PRICES = {"a": 0.0, "b": 1.0, "cost": 1.0, "d": 1.0}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_fits_of_module(while_fits_are_small):
+    """What these tests show does not depend on how much is searched for."""
+    with while_fits_are_small():
+        yield
+
+
 def table(seed, n_rows):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n_rows)

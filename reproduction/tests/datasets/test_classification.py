@@ -80,6 +80,7 @@ def test_a_priced_table_has_its_published_size_classes_and_prices(
     data_folder, name, shape, n_positive, total
 ):
     table = load_priced(name, data_folder)
+    assert table.days.sum() == {"heart": 9, "pima": 2, "hepatitis": 5, "thyroid": 4}[name]
     assert table.X.shape == shape
     assert int(table.y.sum()) == n_positive
     assert table.feature_costs.sum() == pytest.approx(total)

@@ -103,7 +103,7 @@ from thrifty.learners.routing.model_cascade import (
     ModelCascade,
     Retrained,
 )
-from thrifty.learners.routing.quality import QualityModel, TextReader
+from thrifty.learners.routing.quality import QualityModel, RuntimeModel, TextReader
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.routing.state import RouterState
 from thrifty.learners.table_fit import FitRecord
@@ -119,6 +119,7 @@ _PLAIN: tuple[type, ...] = (
         AtRates,
         Cascades,
         ColumnSets,
+        RuntimeModel,
         Log,
         Plan,
         Pooling,
@@ -393,6 +394,7 @@ class SavedRouter:
     more: Ints | None = None
     more_shares: Floats | None = None
     prices: Prices | None = None
+    cutoff: float | None = None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
@@ -414,6 +416,7 @@ class SavedRouter:
             router.policy_.more,
             router.policy_.more_shares,
             None if router.prices is None else resolve_prices(None, router.prices, Prices()),
+            router.cutoff,
         )
 
     def restored(self) -> ModelRouter:
@@ -429,9 +432,9 @@ class SavedRouter:
         is_inside = bool(((points >= 0) & (points < n_points) & (shares >= -1e-9)).all())
         if len(shares) != len(points) or not is_inside:
             raise _refused("share", "mix points of the frontier", self.share)
-        router = ModelRouter(
-            prices, self.budget, self.max_asks, self.confidence, self.random_state, self.after, self.prices
-        )
+        outcome = "quality" if self.cutoff is None else "runtime"
+        settings = self.max_asks, self.confidence, self.random_state, self.after, self.prices, outcome
+        router = ModelRouter(prices, self.budget, *settings, self.cutoff)
         return router.restored(self.state, (points, shares), self.certificate)
 
 

@@ -423,6 +423,13 @@ def route(
         float | None,
         typer.Option(help="Confidence with which new rows keep to --budget; by default on average."),
     ] = None,
+    cutoff: Annotated[
+        float | None,
+        typer.Option(
+            help="The log is of run times: a column seconds instead of quality, empty where a run did not end. Seconds "
+            "that a row may take; one that is not solved by then counts as ten times as many."
+        ),
+    ] = None,
     seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
@@ -433,25 +440,31 @@ def route(
     from thrifty.engine.prices.billing import amount_text
     from thrifty.engine.prices.prices import Prices
     from thrifty.engine.table.files import read_table
-    from thrifty.learners.routing.log_files import pivot_log, read_models
+    from thrifty.learners.routing.log_files import pivot_log, pivot_runs, read_models
     from thrifty.learners.routing.router import ModelRouter
 
     check_output(out)
     with notes_of_warnings():
         frame = read_table(log)
         price_of = None if models is None else read_models(models)
-        X, arrays = pivot_log(frame, log, price_of)
+        of_columns = None if prices is None else Prices.read(prices)
+        if cutoff is None:
+            X, arrays = pivot_log(frame, log, price_of)
+        else:
+            steps = [] if of_columns is None else [*of_columns.costs, *(of_columns.groups or {}).values()]
+            X, arrays = pivot_runs(frame, log, steps)
         names = arrays.pop("models")
-        if price_of is None and "cost" not in arrays:
+        if cutoff is None and price_of is None and "cost" not in arrays:
             raise InvalidInputError(
                 f"{log} has no column cost: give the models with their prices as --models."
             )
         priced: Any = names if price_of is None else {name: price_of[name] for name in names}
-        of_columns = None if prices is None else Prices.read(prices)
         if of_columns is not None and hasattr(X, "columns"):
             of_columns = of_columns.of_columns(list(X.columns))
         wanted = read_amounts("--budget", budget)
-        router = ModelRouter(priced, wanted, max_asks, confidence, seed, prices=of_columns).fit(X, **arrays)
+        outcome = "quality" if cutoff is None else "runtime"
+        settings: Any = {"prices": of_columns, "outcome": outcome, "cutoff": cutoff}
+        router = ModelRouter(priced, wanted, max_asks, confidence, seed, **settings).fit(X, **arrays)
         n_rows = len(arrays["quality"])
         save(router, out)
     frontier, resources = router.frontier_, router.state_.resources

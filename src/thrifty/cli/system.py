@@ -33,7 +33,7 @@ from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.frontier import RouterFrontier
-from thrifty.learners.routing.log_files import pivot_log
+from thrifty.learners.routing.log_files import pivot_log, pivot_runs
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import labels_by_name, record_of
@@ -125,7 +125,7 @@ def read_rows(
     """Read a table of new rows, or for a router a log with a line for each row and model."""
     if isinstance(system, ModelRouter):
         frame = read_table(path)
-        is_log = {"model", "quality"} <= {*frame.columns}
+        is_log = {"model", "quality" if system.cutoff is None else "seconds"} <= {*frame.columns}
         return Rows(frame, *(_read_log(system, frame, path) if is_log else (system.rows_of(frame), path)))
     schema, keys = _schema_of(system), named_row_key(system, row_key)
     # Levels, keys with leading zeros and labels that are text must not be read as numbers.
@@ -138,7 +138,8 @@ def read_rows(
 def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, dict[str, Any]]:
     """Rows, path and values of a log, with a column for each model of the router."""
     names = list(router.model_prices)
-    X, arrays = pivot_log(frame, path)
+    steps = router.state_.groups
+    X, arrays = pivot_log(frame, path) if router.cutoff is None else pivot_runs(frame, path, steps)
     place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
     missing = [name for name in router.state_.models if name not in place_of]
     if missing:
@@ -150,6 +151,8 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
     def of_router(values: Any) -> Any:
         if isinstance(values, dict):  # costs by resource
             return {resource: of_router(of_one) for resource, of_one in values.items()}
+        if hasattr(values, "columns"):  # run times
+            return values.reindex(columns=list(dict.fromkeys([*names, *values.columns])))
         whole = np.full((len(values), len(names)), None if values.dtype == object else np.nan)
         whole[:, logged] = values[:, [place_of[names[place]] for place in logged]]
         return whole
@@ -309,6 +312,10 @@ def _named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
     return entries
 
 
+MUCH_DEARER = 1.05
+"""Expected cost of new rows, as a multiple of that of the rows of the fit, from which on a note says so."""
+
+
 # -- predict ---------------------------------------------------------------------------------------
 
 
@@ -369,9 +376,17 @@ def _read_whole(system: ModelCascade, cells: Cells) -> Table:
 
 
 def notes_of_answers(system: Any, rows: Rows, answers: Any, row_key: str | None) -> list[str]:
-    """Notes on columns that were not read, and on rows of which the full model saw little."""
+    """Notes on columns that were not read, rows of which the full model saw little, and rows dearer than expected."""
     if isinstance(system, ModelRouter):
-        return []
+        expected = system.policy_.expected_cost + system.state_.mixing_cost(system.policy_)
+        cost = float(answers["cost"].mean()) if len(answers) else 0.0
+        if "quality" in answers or cost <= MUCH_DEARER * expected:
+            return []
+        note = (
+            f"the rows of {name_of(rows.path)} are expected to cost {cost:.3g} in the mean, those of the fit "
+            f"{expected:.3g}: they seem harder. A smaller --budget costs less."
+        )
+        return [note]
     others = (*(column_name(system, part) for part in ("target", "query")), named_row_key(system, row_key))
     extra = [name for name in rows.frame.columns if name not in {*rows.X.names, *others}]
     table = name_of(rows.path)

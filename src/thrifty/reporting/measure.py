@@ -48,7 +48,15 @@ from thrifty.engine.tasks.ranking import RankingTask
 from thrifty.engine.tasks.task import Task, mean_errors
 from thrifty.engine.walk.policy import SLACK
 from thrifty.errors import InvalidInputError, listed
-from thrifty.learners.routing.logs import costs_in, costs_of, logged_parts, matrix, row_keys, split_cost
+from thrifty.learners.routing.logs import (
+    costs_in,
+    costs_of,
+    logged_parts,
+    matrix,
+    row_keys,
+    run_times,
+    split_cost,
+)
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import record_of
@@ -308,7 +316,7 @@ def expected(system: Any, *, n_boot: int = 1000) -> Facts:
     parts["cost"] = replace(parts["cost"], low=(low,), high=(high,), full=full_cost)
     if resources is not None:
         parts["cost"] = replace(parts["cost"], low=(), high=())
-        mean = resources.named(policy.expected_costs)
+        mean = system.expected_cost_
         costs = [
             Curve(name, (mean[name],), interval[name][:1], interval[name][1:], prices.cost_of_full)
             for name, prices in zip(resources.names, resources.lists, strict=True)
@@ -494,7 +502,9 @@ def _shown_points(
         else:
             extra.append(("certified", 0, wanted, certificate.point.chosen_cost))
     if deployed is not None:
-        planned = float(chain_of(system).policy.expected_cost)
+        planned = float(
+            chain_of(system).policy.expected_cost if chain_of(system).by_resource else system.expected_cost_
+        )
         if not np.isfinite(planned):
             planned = float(deployed.at_point(np.array([0.5]))[1].mean())
         extra.append(("deployed", 1, np.r_[0.5, np.full(width - 1, np.nan)], planned))
@@ -736,6 +746,18 @@ def _measure_router(
         X = row_keys(len(log["quality"]), log["quality"])
     resources = router.state_.resources
     new, state, policy = router.read_log(X, **log), router.state_, router.policy_
+    given = log
+    if new.log.cutoff is not None:
+        timed = run_times(
+            log["quality"],
+            log["cost"],
+            state.names,
+            state.groups,
+            state.column_prices,
+            new.log.cutoff,
+            len(X),
+        )
+        log = {**log, "quality": timed[0], "cost": timed[1]}
     whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
         raise InvalidInputError(
@@ -814,7 +836,7 @@ def _measure_router(
             Rival("mixes of single models", _plain(alone), _plain(scale(scores))),
             *(_router_rival(called, rival, X, log, whole) for called, rival in rivals.items()),
         ),
-        receipts=_router_receipts(router, X, log, receipts),
+        receipts=_router_receipts(router, X, given, receipts),
         certificate="" if certificate is None else f"has a certificate: {certificate}",
         held_out=not np.isin(new.keys, state.keys).any(),
         n_chosen=len(state.log),
@@ -902,9 +924,13 @@ def _router_receipts(
     some = X.iloc[rows] if hasattr(X, "iloc") else [X[row] for row in rows]
     groups = router.state_.groups
     names, resources = router.state_.names, router.state_.resources
-    logged: dict[str, Any] = {
-        name: part[rows] for name, part in logged_parts(log, names, len(X), resources, groups).items()
-    }
+    if router.cutoff is not None:
+        parts = {name: part for name, part in log.items() if part is not None}
+        logged: dict[str, Any] = {name: np.asarray(part)[rows] for name, part in parts.items()}
+    else:
+        logged = {
+            name: part[rows] for name, part in logged_parts(log, names, len(X), resources, groups).items()
+        }
     if resources is not None and "cost" in logged:
         logged["cost"] = dict(zip(resources.names, np.moveaxis(logged["cost"], 2, 0), strict=True))
     is_plain = not hasattr(X, "iloc") and not router.reads_texts

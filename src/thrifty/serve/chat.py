@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import astuple, dataclass, fields
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -284,6 +284,10 @@ class ChatGateway(BaseGateway[ServedRouter]):
         self._pattern = None if settings.answer_pattern is None else re.compile(settings.answer_pattern)
         super().__init__(system, config, **how)
         self.ledger = DayLedger(settings.max_cost_per_day, settings.ledger and Path(settings.ledger))
+        self.tenants = {
+            name: DayLedger(tenant.budget, settings.ledger and Path(f"{settings.ledger}.{name}"))
+            for name, tenant in config.tenants.items()
+        }
         if config.receipts is not None:
             raise InvalidInputError(
                 f"receipts are of systems that buy columns; got {config.receipts!r}, and the file holds a router. "
@@ -308,7 +312,8 @@ class ChatGateway(BaseGateway[ServedRouter]):
         await super().close()
         if self.session is not None:
             await self.session.close()
-        self.ledger.close()
+        for ledger in (self.ledger, *self.tenants.values()):
+            ledger.close()
         if self.log is not None:
             self.log.close()
             self.log = None
@@ -320,6 +325,9 @@ class ChatGateway(BaseGateway[ServedRouter]):
 
     def refresh(self) -> dict[str, Any]:
         """Bring gauges up to date; returns what the status page shows besides metrics."""
+        if self.tenants:
+            today = {name: ledger.today for name, ledger in self.tenants.items()}
+            self.metrics.show("tenant_today", "Dollars of this day, by tenant.", today, "tenant")
         return {**super().refresh(), "today": self.ledger.today}
 
     def pinned_model(self, chat: ChatRequest) -> str | None:
@@ -362,8 +370,10 @@ class ChatCall:
         The answer whose parts were passed on as they came.
     """
 
-    def __init__(self, gateway: ChatGateway, chat: ChatRequest) -> None:
+    def __init__(self, gateway: ChatGateway, chat: ChatRequest, tenant: str = "") -> None:
         self._gateway, self._chat, self._served = gateway, chat, gateway.model
+        self._ledgers = [gateway.ledger, *([gateway.tenants[tenant]] if tenant else [])]
+        self._tenant = tenant
         self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
         self._pinned = self._first = gateway.pinned_model(chat)
         self._others: list[str] = []  # of which one is asked beyond the stop of an explored conversation
@@ -421,7 +431,7 @@ class ChatCall:
 
     def _refuse_unanswerable(self) -> None:
         """Refuse a request that no later attempt can answer."""
-        reasons, settings, ledger = set(self.failures.values()), self._gateway.settings, self._gateway.ledger
+        reasons, settings = set(self.failures.values()), self._gateway.settings
         if reasons <= set(REFUSALS):
             raise Refusal(400, f"no model takes the request: {self._why()}.")
         if not reasons <= {"ceiling", *REFUSALS}:
@@ -434,8 +444,10 @@ class ChatCall:
                 f"an answer may cost {least:.3g} at the cheapest model, and max_cost leaves "
                 f"{settings.max_cost - self.cost:.3g}. Send a shorter prompt, or a smaller max_tokens.",
             )
-        if not ledger.has_room(least, later=True):
-            raise Refusal(429, "the ceiling of this day, max_cost_per_day, is reached.", ledger.seconds_left)
+        whose = "the ceiling of this day, max_cost_per_day,", f"the budget of {self._tenant!r} for this day"
+        for ledger, words in zip(self._ledgers, whose, strict=False):
+            if not ledger.has_room(least, later=True):
+                raise Refusal(429, f"{words} is reached.", ledger.seconds_left)
 
     @property
     def _is_busy(self) -> bool:
@@ -456,7 +468,9 @@ class ChatCall:
         try:
             if limit is not None and self.cost + model.most(chat) > limit:
                 raise RemoteFailure("ceiling", f"{model.most(chat):.3g} would exceed max_cost")
-            with gateway.ledger.reserved(model.most(chat)) as bill:
+            with ExitStack() as reserved:
+                for number, ledger in enumerate(self._ledgers):  # one bill for all
+                    bill = reserved.enter_context(ledger.reserved(model.most(chat), bill if number else None))
                 answer = await model.ask(gateway.session, chat, bill, emit)
             outcome, self.shown = "answered", self.shown if emit is None else answer
         except RemoteFailure as failure:
@@ -639,10 +653,16 @@ class EventStream:
 
 
 async def _complete(
-    gateway: ChatGateway, chat: ChatRequest, facts: dict[str, Any], scope: Scope, receive: Receive, send: Send
+    gateway: ChatGateway,
+    chat: ChatRequest,
+    tenant: str,
+    facts: dict[str, Any],
+    scope: Scope,
+    receive: Receive,
+    send: Send,
 ) -> None:
     """Answer a conversation with one of many models."""
-    call = ChatCall(gateway, chat)
+    call = ChatCall(gateway, chat, tenant)
     stream = EventStream(call, send) if chat.is_stream else None
     # Another answer can follow a text, but no half of a JSON.
     is_live = not {"tools", "response_format"} & set(chat.fields)
@@ -709,7 +729,7 @@ def chat_routes(gateway: ChatGateway) -> list[Route]:
 
     async def chat(request: Request) -> Any:
         read = read_chat(await request.body(), gateway.settings.max_tokens)
-        return partial(_complete, gateway, read, facts_of(request))
+        return partial(_complete, gateway, read, gateway.keys.tenant_of(request), facts_of(request))
 
     async def models(_: Request) -> Response:
         model = {"id": NAME, "object": "model", "created": int(gateway.metrics.started), "owned_by": NAME}

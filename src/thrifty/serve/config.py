@@ -233,6 +233,30 @@ class ModelSettings:
             raise InvalidInputError(f"url must read http://HOST/v1 or https://HOST/v1; got {self.url!r}.")
 
 
+@dataclass(frozen=True)
+class TenantSettings:
+    """Settings of a client with a ceiling of its own, within that of all: a table ``[tenants.NAME]``.
+
+    Attributes
+    ----------
+    budget : float
+        Dollars that its requests may cost in a day (UTC), with calls under way.
+    key_env : str
+        Environment variable with its API key, by which it is known.
+    """
+
+    budget: float = _number(0.0, 0)
+    key_env: str = ""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if not self.budget > 0 or not self.key_env:
+            raise InvalidInputError(
+                'a tenant must have a budget above 0, dollars a day, and key_env = "NAME_OF_A_VARIABLE", by which it '
+                "is known."
+            )
+
+
 ModelKind = TypeVar("ModelKind", ModelSettings, EstimatorSettings)
 
 
@@ -338,6 +362,8 @@ class Config:
         Size at which it becomes ``RECEIPTS.1``, that one ``RECEIPTS.2``, up to ``RECEIPTS.9``, and a new one is begun.
     models : dict of str to ModelSettings, EstimatorSettings or dict
         Language models of a router, or models of a cascade that are not in the file.
+    tenants : dict of str to TenantSettings or dict
+        Clients of a router with a daily budget of their own, within the ceiling of all.
     chat : ChatSettings or dict
         Ceilings and log of chat completions.
     row_key : str, optional
@@ -380,6 +406,7 @@ class Config:
     receipts: str | None = _path()
     max_receipts_bytes: int = _number(2**27, 1)
     models: Mapping[str, Any] = _table()
+    tenants: Mapping[str, Any] = _table()
     chat: Any = dataclasses.field(default_factory=ChatSettings)
     row_key: str | None = None
     unseen: str = _choice("refuse", "missing")
@@ -424,10 +451,17 @@ class Config:
         named: dict[str, Callable[..., Any]] = {
             "providers": partial(_settings_of, ProviderSettings),
             "models": _model_settings,
+            "tenants": partial(_settings_of, TenantSettings),
         }
         for name, read in named.items():
             settings = {key: read(table, f"[{name}.{key}]") for key, table in getattr(self, name).items()}
             object.__setattr__(self, name, settings)
+        for name in self.tenants:
+            if not _NAME.fullmatch(name):
+                raise InvalidInputError(
+                    f"[tenants.{name}] must have a name of letters, digits, '.', '_' and '-', at most 100 of them: it "
+                    f"is part of the name of a file."
+                )
         sellers: dict[str, str] = {}
         for name, provider in self.providers.items():
             for column in provider.names:

@@ -193,6 +193,10 @@ class Gateway(BaseGateway[Model | ServedCascade]):
         sources: Mapping[str, RetryingSource] | None = None,
         spending: Mapping[str, Spending] | None = None,
     ) -> None:
+        if config.tenants:
+            raise InvalidInputError(
+                f"[tenants.{next(iter(config.tenants))}] is for routers, whose calls cost dollars; the file holds none."
+            )
         if remote is None and config.full is not None:
             remote = RemoteModel(config.full, settings=config.remote, api_key=config.remote_api_key)
         self.remote = remote

@@ -187,11 +187,11 @@ class DayLedger:
         return self._limit is None or left <= self._limit
 
     @contextlib.contextmanager
-    def reserved(self, most: float) -> Iterator[Bill]:
-        """Reserve the most that a call can cost until it is counted."""
+    def reserved(self, most: float, bill: "Bill | None" = None) -> Iterator[Bill]:
+        """Reserve the most that a call can cost until it is counted; ``bill`` is that of another ledger, if any."""
         if not self.has_room(most):
-            raise RemoteFailure("ceiling", f"{most:.3g} would exceed max_cost_per_day")
-        day, bill = self._day, Bill(most)
+            raise RemoteFailure("ceiling", f"{most:.3g} would exceed the ceiling of this day")
+        day, bill = self._day, Bill(most) if bill is None else bill
         self._sum += most
         try:
             self._write()

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError
-from thrifty.serve.config import LOOPBACK, Config, read_keys
+from thrifty.serve.config import LOOPBACK, Config, key_from, read_keys
 from thrifty.serve.metrics import Metrics
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -207,6 +207,11 @@ class Keys:
         keys = read_keys(None if config.keys is None else Path(config.keys))
         if config.api_key is not None:
             keys["clients"].append(config.api_key)
+        own = {name: str(key_from(tenant.key_env)) for name, tenant in config.tenants.items()}
+        if len({*own.values()} - {*keys["clients"]}) < len(own):
+            raise InvalidInputError("every tenant must have a key that no other tenant or client has.")
+        self._tenants = {name: key.encode() for name, key in own.items()}
+        keys["clients"] += own.values()
         keys["admin"] = keys["admin"] or keys["clients"]
         if config.admin_host not in LOOPBACK and not (keys["metrics"] and keys["admin"]):
             raise InvalidInputError(
@@ -221,17 +226,25 @@ class Keys:
         """True if requests of a role must carry a key."""
         return bool(self._keys[role])
 
+    def tenant_of(self, request: Request) -> str:
+        """Name of the tenant whose key a request carries; empty where it is none's."""
+        sent = _key_of(request)
+        return "".join(name for name, key in self._tenants.items() if hmac.compare_digest(sent, key))
+
     def require(self, role: str, request: Request) -> None:
         """Refuse a request that carries no key of a role, where one is needed."""
-        keys = self._keys[role]
-        sent = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix(
-            "Bearer "
-        )
+        keys, sent = self._keys[role], _key_of(request)
         # Every key is compared, so that the time that it takes gives nothing away.
-        if keys and not sum(hmac.compare_digest(sent.encode("latin-1"), key) for key in keys):
+        if keys and not sum(hmac.compare_digest(sent, key) for key in keys):
             raise Refusal(
                 401, "a key is needed: send it as 'Authorization: Bearer KEY' or as 'X-API-Key: KEY'."
             )
+
+
+def _key_of(request: Request) -> bytes:
+    """Key that a request carries."""
+    authorization = request.headers.get("authorization", "").removeprefix("Bearer ")
+    return (request.headers.get("x-api-key") or authorization).encode("latin-1")
 
 
 # -- operations ------------------------------------------------------------------------------------

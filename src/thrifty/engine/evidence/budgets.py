@@ -366,6 +366,11 @@ def _hold_several(
 ) -> Policy:
     """The best mix of points by which a batch keeps to budgets of several resources, by what its rows pay at each."""
     policy, limits = replace(chain.policy, seed=seed), resources.limits(budget)
+    if not policy.is_measured:
+        raise InvalidInputError(
+            "hold_budget with several resources takes a system with operating points, such as a Budgeted* estimator; a "
+            "single gate has thresholds: threshold_for(X, budget={...})."
+        )
 
     def paid_at(policy: Policy) -> Floats:
         costs: Floats = chain.at(policy).cost(reader).to_numpy().mean(axis=0)

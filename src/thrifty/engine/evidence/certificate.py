@@ -41,6 +41,7 @@ from thrifty.engine.evidence.hypothesis_tests import (
     sampled_tests,
     trials_of,
 )
+from thrifty.engine.prices.billing import amount_text
 from thrifty.errors import InvalidInputError, InvalidParameterError
 from thrifty.rows import content_keys, query_keys
 
@@ -456,6 +457,8 @@ class Certificate:
         Whether these probabilities were estimated, so that the certificate is no proof.
     sensitivity : float or None
         Largest factor by which the odds of having bought everything may differ from those that were used.
+    cost : float, dict of resource to float, or None
+        Upper bound of the mean cost, where budgets are part of it: all holds together, with the same confidence.
     """
 
     max_loss: float
@@ -486,6 +489,7 @@ class Certificate:
     least_propensity: float | None = None
     approximate: bool = False
     sensitivity: float | None = None
+    cost: float | dict[str, float] | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
@@ -505,7 +509,10 @@ class Certificate:
                 f"{self.n_candidates:,} points could not be shown to {self._limits('lose', 'have')}, {surely}: "
                 f"{self._outcome(self.failed_losses or 0, self.failed_bound or 0.0)}"
             )
-        return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses or 0, self.bound)}"
+        limits = self._limits("loses", "has")
+        if self.cost is not None:
+            limits += f", and costs at most {amount_text(self.cost)} a row on average"
+        return f"{limits}, {surely}: {self._outcome(self.n_losses or 0, self.bound)}"
 
     def _limits(self, loses: str, has: str) -> str:
         """The certified limits, with their verb."""

@@ -739,7 +739,11 @@ def group_per_column(groups: FeatureGroups, n_features: int, names: list[str] | 
     try:
         return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
     except TypeError:
-        raise InvalidInputError("groups must hold hashable labels such as strings or numbers.") from None
+        shown = groups.values() if isinstance(groups, Mapping) else groups
+        raise InvalidInputError(
+            f"groups must hold one label for each column, a string or a number; got {listed(shown, 3)}. Columns of one "
+            "label are bought together."
+        ) from None
 
 
 def _by_index(argument: str, entries: Any, n_features: int, names: list[str] | None) -> Any:

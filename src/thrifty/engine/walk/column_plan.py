@@ -175,7 +175,8 @@ class Plan:
         gain = features @ self.gain[number][:, :, place]
         if not models:
             n_next = len(state.next_models)
-            further = direct.max(axis=1)[:, None] + gain[:, n_next:] - price * cost[:, choices[n_next:]]
+            unit = price + log.second
+            further = direct.max(axis=1)[:, None] + gain[:, n_next:] - unit * cost[:, choices[n_next:]]
             value = np.column_stack([direct + gain[:, :n_next], further])
             return Step(choices[first_largest(value)], none, unknown)
         values = features @ self.stop[number]

@@ -183,6 +183,8 @@ class ModelSession(Session):
             # The policy is at its end: the first answer of another model is taken.
             self._is_substitute = ask < 0 and best < 0
             ask = self._substitute() if self._is_substitute else ask
+        if best < 0 and self._log.cutoff is not None and self.cost >= self._log.cutoff:
+            ask = -1  # no time is left
         names = self._models.names
         self._next: int | None = None if ask < 0 else ask
         self.model = None if best < 0 else names[best]
@@ -192,7 +194,7 @@ class ModelSession(Session):
         prior, cost = self._log.prior[0], self._log.expected[0]
         asked = [model for model in self._asked if model < self._n_models]
         left = [model for model in range(len(prior)) if model not in asked]
-        limit = max(cost[model] for model in asked)
+        limit = np.inf if self._log.cutoff is not None else max(cost[model] for model in asked)
         within = [model for model in left if cost[model] <= limit]
         if within:
             return max(within, key=lambda model: prior[model])

@@ -24,6 +24,9 @@ DIGITS = 6
 N_ANSWERS = 10
 """Different answers that a model might give, where votes are combined without class probabilities."""
 
+PENALTY = 10
+"""A row that is not solved in time counts as so many times the cutoff (PAR10)."""
+
 LEAST_CHANCE = 1e-4
 """Probability of a class below which models are not told apart."""
 _NO_MODEL, _UNKNOWN = np.array([-1]), np.array([np.nan])
@@ -193,6 +196,10 @@ class Log:
         All columns of the rows, those that cost included; NaN where they were not bought.
     at_sets : ndarray of shape (n_rows, n_sets, 2, n_models), optional
         Expected quality and cost at each set of columns, out of fold; computed from ``cells`` otherwise.
+    cutoff : float, optional
+        Seconds that a row may take in all, where costs are run times: ``timed`` then says its quality.
+    solved_by : ndarray of shape (n_rows, n_groups), bool, optional
+        Groups of columns whose computation answers the row.
     """
 
     prior: Floats
@@ -209,6 +216,8 @@ class Log:
     columns: ColumnSets | None = None
     cells: Floats | None = None
     at_sets: Floats | None = None
+    cutoff: float | None = None
+    solved_by: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -228,8 +237,32 @@ class Log:
         of_rows = self._each(lambda array: array[rows])
         if self.columns is None:
             return of_rows
-        cells, at_sets = (None if one is None else one[rows] for one in (self.cells, self.at_sets))
-        return replace(of_rows, cells=cells, at_sets=at_sets)
+        parts = {name: getattr(self, name) for name in ("cells", "at_sets", "solved_by")}
+        return replace(of_rows, **{name: one[rows] for name, one in parts.items() if one is not None})
+
+    @property
+    def second(self) -> float:
+        """Quality that a second takes, beside those of the model that answers: 0 where costs are no run times."""
+        return 0.0 if self.cutoff is None else 1.0 / (PENALTY * self.cutoff)
+
+    def is_solved_by(self, purchase: int, rows: Ints) -> Bools:
+        """Mask of the rows that a purchase answers although it is no model."""
+        group = purchase - self.n_models
+        solved: Bools = np.zeros(len(rows), dtype=bool)
+        if group >= 0 and self.solved_by is not None:
+            solved = self.solved_by[rows, group]
+        return solved
+
+    def outcome(self, model: Ints, cost: Floats) -> tuple[Floats, Floats]:
+        """Quality and cost of rows that are answered by some purchases, after paying some cost."""
+        is_model = (model >= 0) & (model < self.n_models)
+        quality = np.where(is_model, self.quality[np.arange(len(self)), np.where(is_model, model, 0)], 1.0)
+        quality = np.where(model < 0, self.quality[:, -1], quality)
+        if self.cutoff is None:
+            return quality, cost
+        in_time = (quality > 0.0) & (cost <= self.cutoff)
+        timed = np.where(np.isnan(quality), np.nan, np.where(in_time, 1.0 - self.second * cost, 0.0))
+        return timed, np.minimum(cost, self.cutoff)
 
     def knowing(self, asked: Sequence[int]) -> "Log":
         """The log with what is expected of rows that made some purchases, by the columns that they hold."""
@@ -782,6 +815,11 @@ class Replay(NamedTuple):
     costs: Any = None
     """Cost in each of several resources, shape (n_rows, n_resources); ``cost`` is then their sum at exchange rates."""
 
+    def __repr__(self) -> str:
+        is_asked = self.asked != "" if np.asarray(self.asked).dtype.kind in "UO" else self.asked >= 0
+        means = f"mean quality {np.nanmean(self.quality):.4g}, mean cost {np.mean(self.cost):.4g}"
+        return f"Replay({len(self.cost):,} rows: {means}, {np.sum(is_asked) / len(self.cost):.3g} models asked per row)"
+
 
 Asker = Callable[[int, Ints], None]
 """Asks a model, by its place, about rows, and writes what it returned into the log."""
@@ -818,6 +856,8 @@ def walk_mixed(
         for (part, held), members in groups.items():
             _, rules, place = parts[part]
             rows = np.sort(np.concatenate(members))
+            if not len(rows):
+                continue
             step = rules.decide(place, held, log if len(rows) == n_rows else log.rows(rows))
             ends, answer = step.ask < 0, step.answer
             if until_model:
@@ -827,7 +867,9 @@ def walk_mixed(
                 to_ask = rows[step.ask == next_model]
                 asked[to_ask, depth] = next_model
                 asks.append((next_model, held, to_ask))
-                following.setdefault((part, tuple(sorted((*held, next_model)))), []).append(to_ask)
+                solved = log.is_solved_by(next_model, to_ask)
+                model[to_ask[solved]] = next_model
+                following.setdefault((part, tuple(sorted((*held, next_model)))), []).append(to_ask[~solved])
         if ask is not None:
             for next_model in sorted({one for one, _, _ in asks}):
                 ask(next_model, np.sort(np.concatenate([rows for one, _, rows in asks if one == next_model])))
@@ -837,4 +879,5 @@ def walk_mixed(
                 costs[to_ask] += log.costs[to_ask, next_model]
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
-    return Replay(asked[:, :n_asks], model, cost, log.quality[np.arange(n_rows), model], costs=costs)
+    quality, cost = log.outcome(model, cost)
+    return Replay(asked[:, :n_asks], model, cost, quality, costs=costs)

@@ -46,8 +46,9 @@ SCREENED, SCREENED_WIDTH = (250, 1_000), 16
 """Rows of the first fold that say whether more of them, and then the others, are worth the time, and nodes of a level
 for them."""
 
-FEW_ROWS = 2_500
-"""Rows of several classes up to which all kinds of mixtures are tried (``python -m reproduction acquisition``)."""
+FEW_ROWS, FEW_DEPTH = 2_500, 13
+"""Rows of several classes up to which all kinds of mixtures are tried, and purchases that these choose
+(``python -m reproduction acquisition``)."""
 
 POOL, DEPTH, WIDTH = 36, 9, 64
 """First purchases of the line's order, among which rows choose; purchases that they choose; and most nodes of a level,
@@ -353,7 +354,9 @@ class TreeSearch:
         # By content, so that equal rows are all used or not at all.
         self.is_used = uniforms(problem.table.codes, 1) < MAX_ROWS / problem.n_rows
         self._rank = uniforms(problem.table.codes, 2)
-        max_levels = DEPTH if problem.n_stages is None else min(DEPTH, problem.n_stages - 1)
+        self.is_few = problem.task.n_scores > 1 and problem.n_rows <= FEW_ROWS
+        depth = FEW_DEPTH if self.is_few else DEPTH
+        max_levels = depth if problem.n_stages is None else min(depth, problem.n_stages - 1)
         # Rows that have bought all of the pool hold the same: trees are better there.
         self.n_levels = min(max_levels, len(self.pool) - 1) + (len(self.free) > 0)
         self.settings = COMPONENTS[0], BANDWIDTHS[0]
@@ -733,8 +736,7 @@ def _grown(
     few, many = SCREENED
     without_first = search.choose_components()
     # Where rows of many classes are few, normal densities and contexts may be ahead where counts are not.
-    may_lead = is_wanted or (problem.task.n_scores > 1 and problem.n_rows <= FEW_ROWS)
-    if not may_lead and lead(search, without_first, few)[0] <= 0.0:
+    if not (is_wanted or search.is_few) and lead(search, without_first, few)[0] <= 0.0:
         return None
     without_first = search.choose_bandwidth()
     ahead, losses, weight = lead(search, without_first, many)

@@ -62,8 +62,8 @@ class CallBudget:
 
     Attributes
     ----------
-    budget : float
-        Most that a row may spend on average.
+    budget : float, or ndarray of shape (n_resources,)
+        Most that a row may spend on average; infinite where there is no limit.
     behind : Chain
         Full model that rows are sent to, with its prices.
     rows : TrainingRows
@@ -72,22 +72,31 @@ class CallBudget:
         Route of each row there.
     """
 
-    budget: float
+    budget: Any
     behind: Chain
     rows: TrainingRows
     route: Ints
 
-    def __call__(self, pair: Any) -> tuple[float, Floats]:
+    def __call__(self, pair: Any) -> tuple[Any, Floats]:
         """The q-step's limit and prices for a pair; None before it has chosen any columns."""
         return self.of(np.empty(0, dtype=np.intp) if pair is None else pair.columns)
 
-    def of(self, columns: Ints) -> tuple[float, Floats]:
-        """The q-step's limit and prices for a pair that buys these columns."""
+    def of(self, columns: Ints) -> tuple[Any, Floats]:
+        """The q-step's limit and prices for a pair that buys these columns; of several resources, one of each."""
         stop, extra = self.prices(columns)
-        return max(self.budget - stop, MIN_SHARE * float(np.average(extra, weights=self.rows.weight))), extra
+        least = MIN_SHARE * np.average(extra, axis=0, weights=self.rows.weight)
+        if np.ndim(self.budget):
+            return np.maximum(self.budget - stop, least), extra
+        return max(self.budget - stop, float(least)), extra
 
-    def prices(self, columns: Ints) -> tuple[float, Floats]:
-        """Mean price of the columns, and what a call costs each row that holds them."""
+    def prices(self, columns: Ints) -> tuple[Any, Floats]:
+        """Mean price of the columns, and what a call costs each row that holds them; of several resources, in each."""
+        if np.ndim(self.budget):
+            each = [
+                replace(self, budget=0.0, behind=behind).prices(columns) for behind in self.behind.by_resource
+            ]
+            stops, extras = zip(*each, strict=True)
+            return np.array(stops), np.column_stack(extras)
         rows = self.rows
         held = LinearStage(columns, np.empty((len(columns), 0)), np.empty(0))
         chain = replace(self.behind, stages=(held,), policy=Policy.of(np.zeros(1)))
@@ -99,8 +108,27 @@ class CallBudget:
     def share_of(self, columns: Ints) -> float:
         """Share of the rows that could be sent if each cost the mean."""
         limit, extra = self.of(columns)
-        mean = float(np.average(extra, weights=self.rows.weight))
-        return min(limit / mean, 1.0) if mean > 0.0 else 1.0
+        mean = np.average(extra, axis=0, weights=self.rows.weight)
+        return float(np.min(np.where(mean > 0.0, limit / np.maximum(mean, 1e-300), 1.0).clip(max=1.0)))
+
+    def in_sum(self, multiplier: Any) -> float:
+        """Multiplier of what calls cost together, at the exchange rates, from that of each resource."""
+        if not np.ndim(self.budget) or self.behind.price_list.resources is None:
+            return float(multiplier)
+        everything = np.array([each.cost_of_everything for each in self.behind.price_list.by_resource])
+        return float(
+            (multiplier * everything).sum() / (self.behind.price_list.resources.rates * everything).sum()
+        )
+
+    def within(self, curve: Policy, stop: Any, extra: Floats, g: Floats, weight: Floats) -> int:
+        """Number of the operating point of one gate that sends most rows within the budget."""
+        if not np.ndim(self.budget):
+            return curve.within(self.budget).lower
+        each = zip(stop, extra.T, strict=True)
+        costs = np.column_stack(
+            [threshold_curve(g, of_one, of_one + more, weight=weight).cost for of_one, more in each]
+        )
+        return int(np.flatnonzero((costs <= self.budget * (1 + SLACK)).all(axis=1))[-1])
 
 
 class Pair(Protocol):
@@ -121,7 +149,7 @@ class Pair(Protocol):
 
 AnyPair = TypeVar("AnyPair", bound=Pair)
 
-Limit = float | Callable[[Any], tuple[float, Floats]]
+Limit = float | Callable[[Any], tuple[Any, Floats]]
 """A cap on the spend on calls, or a function of the pair (None at the start) that returns the cap and the prices."""
 
 
@@ -259,11 +287,14 @@ class Problem:
             self.limit(None if at_start else pair) if callable(self.limit) else (self.limit, self.extra_cost)
         )
         step = self.gating[1](excess, g, limit, extra_cost=extra, sample_weight=self.row_weights)
-        return replace(step, value=np.maximum(step.value, NEVER)) if limit == 0.0 else step
+        return replace(step, value=np.maximum(step.value, NEVER)) if np.all(np.equal(limit, 0.0)) else step
 
     def implied_charge(self, step: Solution[Floats]) -> float:
         """``lambda (1 - mean(q))``: what the Lagrangian of (OPT1) charges for a unit of price of the columns."""
-        return step.multiplier * float(self.row_weights @ expit(-step.value))
+        multiplier = (
+            self.limit.in_sum(step.multiplier) if isinstance(self.limit, CallBudget) else step.multiplier
+        )
+        return float(multiplier) * float(self.row_weights @ expit(-step.value))
 
 
 def alternate(
@@ -349,7 +380,10 @@ def alternate_under_budget(
     step = problem.best_shares(fitted, X, at_start=True)
     # At a charge of one unit, everything together would cost as much as there is to lose.
     most = problem.objective(fitted, X, step.value) - fitted.penalty()
-    unit = most / max(float(weight @ budget(None)[1]), np.finfo(np.float64).tiny)
+    of_calls = budget(None)[1]
+    if of_calls.ndim == 2 and (resources := budget.behind.price_list.resources) is not None:
+        of_calls = (of_calls * resources.rates).sum(axis=1)
+    unit = most / max(float(weight @ of_calls), np.finfo(np.float64).tiny)
     low, high = LEAST_CHARGE * unit, MOST_CHARGE * unit
     charge = float(np.clip(problem.implied_charge(step), low, unit))
     best: tuple[float, float, Floats | None] = (np.inf, high, None)
@@ -385,12 +419,13 @@ def _routed_loss(problem: Problem, fitted: Any, X: Any, budget: CallBudget) -> f
     Gate and f1 are out of fold where the pair has folds.
     """
     stop, extra = budget.prices(fitted.columns)
-    if stop > budget.budget * (1 + SLACK):
+    if np.any(stop > budget.budget * (1 + SLACK)):
         return np.inf
     g, f1 = fitted.held_out() if isinstance(fitted, CrossFittedPair) else fitted.scores(X)
     cheap = -problem.loss.values(f1)
-    curve = threshold_curve(g, stop, stop + extra, cheap, -problem.full_loss, weight=problem.row_weights)
-    return -float(curve.score[curve.within(budget.budget).lower])
+    stops, goes = (0.0, 1.0) if np.ndim(budget.budget) else (stop, stop + extra)
+    curve = threshold_curve(g, stops, goes, cheap, -problem.full_loss, weight=problem.row_weights)
+    return -float(curve.score[budget.within(curve, stop, extra, g, problem.row_weights)])
 
 
 LEAST_CHARGE, MOST_CHARGE = 1e-4, 10.0

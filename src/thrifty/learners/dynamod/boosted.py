@@ -150,7 +150,7 @@ class _DynaModGbrt(AlternatingEstimator):
             self._warn_unless_converged(run)
         stage = pair.stage()
         limit, extra = problem.limit_at(self.p_full, stage.columns)
-        if options.gate_reads_score and limit > 0 and len(stage.columns):
+        if options.gate_reads_score and np.all(np.greater(limit, 0)) and len(stage.columns):
             return Learned(self._with_score_reading_gate(stage, run.value, problem, limit, extra))
         return Learned.by(stage, run)
 
@@ -159,7 +159,7 @@ class _DynaModGbrt(AlternatingEstimator):
         stage: BoostedStage,
         last: "Alternation[BoostedPair]",
         problem: PairProblem,
-        limit: float,
+        limit: Any,
         extra_cost: Floats | None,
     ) -> BoostedStage:
         """The stage with another gate, which reads f1's scores besides the bought features.

@@ -99,7 +99,7 @@ class ConfidenceRouter(GatedClassifier):
     def _check_parameters(self) -> None:
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
 
-    def _check_against(self, prices: PriceList, budget: float | None) -> None:  # noqa: ARG002 - any budget will do
+    def _check_against(self, prices: PriceList, budget: Any) -> None:  # noqa: ARG002 - any budget will do
         names = getattr(self, "feature_names_in_", None)
         columns = check_columns("features", self.features, prices.n_features, names)
         by_cheap = np.unique(prices.group_of[columns])
@@ -139,7 +139,7 @@ class ConfidenceRouter(GatedClassifier):
         stage = ForeignStage(columns, cheap.model, rows.task)
         return Learned(stage, gate=rows.task.uncertainty(cheap.scores))
 
-    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: float | None) -> float:
+    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: Any) -> float:
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
         if budget is not None:
             return super()._default_threshold(learned, problem, budget)

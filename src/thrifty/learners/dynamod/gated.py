@@ -6,7 +6,7 @@ nothing: if it raises, the estimator is exactly as before.
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
@@ -22,7 +22,7 @@ from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.measures import with_classes
 from thrifty.engine.evidence.thresholds import threshold_curve
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
-from thrifty.engine.prices.billing import PriceList, check_amount
+from thrifty.engine.prices.billing import PriceList, Resources, check_amount, costs_text
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.table.table import Table
 from thrifty.engine.walk.chain import Chain
@@ -86,7 +86,7 @@ class PairProblem:
         Seed of all random choices.
     behind : Chain
         The full model, or the chain in its place, with its prices.
-    budget : float or None
+    budget : float, dict of resource to float, or None
         Most that a row may spend on average.
     """
 
@@ -96,7 +96,7 @@ class PairProblem:
     extra_cost: Floats | None
     seed: int
     behind: Chain
-    budget: float | None = None
+    budget: Any = None
 
     @property
     def reader(self) -> Table:
@@ -107,7 +107,9 @@ class PairProblem:
     def calls(self) -> CallBudget:
         """The budget, and what is spent of it."""
         assert self.budget is not None  # checked by the callers
-        return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
+        resources = self.price_list.resources
+        budget = self.budget if resources is None else resources.limits(self.budget)
+        return CallBudget(budget, self.behind, self.rows, self.behind.walk(self.reader).route)
 
     def cap(self, p_full: float | None) -> float | None:
         """The cap of (OPT2) on the share sent; None where the budget of (OPT1) takes its place."""
@@ -120,7 +122,7 @@ class PairProblem:
         cap = self.cap(p_full)
         return self.calls if cap is None else cap
 
-    def limit_at(self, p_full: float | None, columns: Ints) -> tuple[float, Floats | None]:
+    def limit_at(self, p_full: float | None, columns: Ints) -> tuple[Any, Floats | None]:
         """The q-step's limit and prices for a stage whose columns are chosen."""
         cap = self.cap(p_full)
         return self.calls.of(columns) if cap is None else (cap, self.extra_cost)
@@ -176,9 +178,11 @@ class GatedEstimator(ChainEstimator):
     ``_learn``.
     """
 
+    _accepts_resources = True
+
     feature_costs: Any
     prices: Any
-    budget: float | None
+    budget: Any
     cv: Any
     n_jobs: int | None
     verbose: int = 0
@@ -198,13 +202,24 @@ class GatedEstimator(ChainEstimator):
         """
         refuse_keywords(self, unknown)
         self._check_parameters()
-        budget = None if self.budget is None else check_amount("budget", self.budget)
         report = progress_printer(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
-            prices = self._price_list(rows)
+            prices, budget = self._price_list(rows), self.budget
+            resources = prices.resources
+            if resources is not None and resources.delays:
+                raise InvalidInputError(
+                    f"a {type(self).__name__} makes all purchases of its stage at once, and takes no delays= "
+                    f"({', '.join(resources.delays)}). Leave them out."
+                )
+            if budget is not None:
+                budget = (
+                    check_amount("budget", budget)
+                    if resources is None
+                    else resources.check_budget("budget", budget)
+                )
             self._check_against(prices, budget)
             cross_fitted = self._cross_fit_full(rows, prices, self.n_jobs)
             report("cross-fitting the full model", 1, 1)
@@ -243,23 +258,27 @@ class GatedEstimator(ChainEstimator):
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
 
-    def _check_against(self, prices: PriceList, budget: float | None) -> None:
+    def _check_against(self, prices: PriceList, budget: Any) -> None:
         """Refuse what does not suit the table, and a budget that no pair can keep to, before anything is computed."""
 
-    def _check_spend(self, budget: float | None) -> None:
+    def _check_spend(self, budget: Any) -> None:
         """Warn of a budget that is left unspent."""
 
     def _learn(self, problem: PairProblem) -> Learned | Stage:
         """Learn the stage (g, f1), alone or with its scores out of fold; further learned attributes end in ``_``."""
         raise NotImplementedError
 
-    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: float | None) -> float:
+    def _default_threshold(self, learned: Learned, problem: PairProblem, budget: Any) -> float:
         """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
         if budget is None:
             return 0.0
-        return (
-            self._curve(problem.reader, g=learned.gate, weight=problem.rows.weight).within(budget).threshold
-        )
+        return self._threshold_within(problem.reader, budget, g=learned.gate, weight=problem.rows.weight)
+
+    def _threshold_within(self, reader: Table, budget: Any, **how: Any) -> float:
+        """Threshold that sends most of some rows on within a budget, or within those of several resources."""
+        curve, resources = self._curve(reader, **how), self.chain_.price_list.resources
+        within = curve.within(budget) if resources is None else _most_within(curve, resources, budget)
+        return within.threshold
 
     def _evidence_of_fit(self, learned: Learned, problem: PairProblem) -> Evidence:
         """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
@@ -283,7 +302,7 @@ class GatedEstimator(ChainEstimator):
         X: Any,
         y: Any = None,
         *,
-        budget: float | None = None,
+        budget: Any = None,
         accuracy: float | None = None,
         remote_share: float | None = None,
     ) -> float:
@@ -295,7 +314,7 @@ class GatedEstimator(ChainEstimator):
             Rows to try thresholds on.
         y : array-like, optional
             Their labels, or numbers, for ``accuracy``.
-        budget : float, optional
+        budget : float, or dict of resource to float, optional
             Most that a row may spend on average; sends as many on as that allows.
         accuracy : float, optional
             Least accuracy, or score of a regressor; sends as few on as that allows. Asks the full model about every
@@ -322,11 +341,17 @@ class GatedEstimator(ChainEstimator):
                 )
             return curve.at(enough[0]).threshold
         if budget is not None:
-            return self._curve(reader).within(check_amount("budget", budget)).threshold
+            resources = self._resources
+            budget = (
+                check_amount("budget", budget)
+                if resources is None
+                else resources.check_budget("budget", budget)
+            )
+            return self._threshold_within(reader, budget)
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
         return threshold_curve(self.chain_.visit_all(reader).gate[:, 0], 0.0, 1.0).within(share).threshold
 
-    def at(self, *, budget: float | None = None, threshold: float | None = None) -> Self:  # type: ignore[override]  # a threshold besides
+    def at(self, *, budget: Any = None, threshold: float | None = None) -> Self:  # type: ignore[override]  # a threshold besides
         """Return the same fit at another threshold of its gate; nothing is refitted.
 
         A loss against the full model is proved by ``certified``: the evidence of an estimator with a single gate is its
@@ -334,7 +359,7 @@ class GatedEstimator(ChainEstimator):
 
         Parameters
         ----------
-        budget : float, optional
+        budget : float, or dict of resource to float, optional
             Mean spend per row, on the rows of ``evidence_``.
         threshold : float, optional
             Threshold of the gate: rows with ``g > threshold`` are sent on.
@@ -347,8 +372,17 @@ class GatedEstimator(ChainEstimator):
             other._go_to(np.array([goal["threshold"]]))
         return other
 
-    def _spend(self, budget: float, *, mix: bool = True) -> None:  # noqa: ARG002 - a single gate mixes nothing
-        evidence = self._evidence()
+    def _spend(self, budget: Any, *, mix: bool = True) -> None:  # noqa: ARG002 - a single gate mixes nothing
+        evidence, resources = self._evidence(), self._resources
+        if resources is not None:
+            wanted = resources.check_budget("budget", budget)
+            each = [
+                (of_one.cost_at(0), of_one.cost_at(1))
+                for of_one in map(evidence.of_resource, range(len(resources.names)))
+            ]
+            curve = _with_costs(evidence.gate[:, 0], each, evidence.weights)
+            self._go_to(np.array([_most_within(curve, resources, wanted).threshold]))
+            return
         stop, sent_on = evidence.cost_at(0), evidence.cost_at(1)
         curve = threshold_curve(evidence.gate[:, 0], stop, sent_on, weight=evidence.weights)
         self._mix(curve.within(budget))
@@ -357,18 +391,44 @@ class GatedEstimator(ChainEstimator):
         """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
         if g is None:
             g = self.chain_.visit_all(reader).gate[:, 0]
-        wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
+        if self.chain_.by_resource:
+            each = [self._costs_of(chain, reader) for chain in self.chain_.by_resource]
+            return _with_costs(g, each, weight)
+        return threshold_curve(g, *self._costs_of(self.chain_, reader), weight=weight)
+
+    def _costs_of(self, chain: Chain, reader: Table) -> tuple[Any, Floats]:
+        """Cost of rows that stop, and of rows that are sent on."""
+        wide_open = chain.at(Policy.of(np.full(chain.n_own_stages, -np.inf)))
         sent_on = wide_open.spent(reader, wide_open.walk(reader))
-        by_row = self.chain_.price_list.by_row is not None
-        at_stage = self.chain_.walks_by_stage(reader)[0]
-        stop = self.chain_.spent(reader, at_stage) if by_row else self.chain_.cost_by_place[0]
-        return threshold_curve(g, stop, sent_on, weight=weight)
+        by_row = chain.price_list.by_row is not None
+        at_stage = chain.walks_by_stage(reader)[0]
+        return chain.spent(reader, at_stage) if by_row else chain.cost_by_place[0], sent_on
 
     @property
     def threshold_(self) -> float:
         """Rows with ``g > threshold_`` are sent on."""
         check_is_fitted(self)
         return self.chain_.policy.threshold
+
+
+def _with_costs(g: Floats, each: Sequence[tuple[Any, Any]], weight: Floats | None) -> Policy:
+    """Every threshold of a gate, with mean costs in each of several resources."""
+    curves = [threshold_curve(g, stop, sent_on, weight=weight) for stop, sent_on in each]
+    return replace(curves[0], costs=np.column_stack([curve.cost for curve in curves]))
+
+
+def _most_within(curve: Policy, resources: Resources, budget: Mapping[str, float]) -> Policy:
+    """The threshold of a gate that sends most rows on within budgets of several resources."""
+    assert curve.costs is not None  # of several resources
+    fits = np.flatnonzero((curve.costs <= resources.limits(budget) * (1 + SLACK)).all(axis=1))
+    if not len(fits):
+        least = resources.named(curve.costs[0])
+        raise InvalidParameterError(
+            "budget",
+            f"must be at least what the columns of the gate cost, {costs_text(least)}; got {dict(budget)!r}. Raise the "
+            f"budget, or let the gate buy fewer columns.",
+        )
+    return curve.at(fits[-1])
 
 
 class GatedClassifier(ChainClassifier, GatedEstimator):
@@ -423,7 +483,7 @@ class AlternatingEstimator(GatedEstimator):
     p_full: float | None = None
     feature_costs: Any = None
     prices: Any = None
-    budget: float | None = None
+    budget: Any = None
     options: Any = None
     cv: Any = 5
     n_jobs: int | None = None
@@ -497,7 +557,15 @@ class AlternatingEstimator(GatedEstimator):
             **rounds,
         )
 
-    def _check_against(self, prices: PriceList, budget: float | None) -> None:
+    def _check_against(self, prices: PriceList, budget: Any) -> None:
+        if isinstance(budget, Mapping) and prices.resources is not None:
+            limits = zip(prices.resources.lists, prices.resources.limits(budget), strict=True)
+            if not np.all([each.prices <= limit for each, limit in limits], axis=0).any():
+                raise InvalidParameterError(
+                    "budget",
+                    f"must afford a gate that buys a column; got {dict(budget)!r}, which affords none.",
+                )
+            return
         least = self._least_price(prices)
         if budget is not None and budget < least:
             raise InvalidParameterError(
@@ -510,9 +578,9 @@ class AlternatingEstimator(GatedEstimator):
         """Price of the cheapest pair that reads a column."""
         return float(prices.prices.min())
 
-    def _check_spend(self, budget: float | None) -> None:
+    def _check_spend(self, budget: Any) -> None:
         evidence = self.evidence_
-        if budget is None or not evidence.full_score > self.expected_score_:
+        if budget is None or isinstance(budget, Mapping) or not evidence.full_score > self.expected_score_:
             return
         of_full = np.broadcast_to(evidence.cost_at(1), np.shape(evidence.gate[:, 0]))
         reach = min(budget, float(np.average(of_full, weights=evidence.weights)))

@@ -215,7 +215,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
     _: KW_ONLY
     gamma: float | None = None
 
-    def _check_against(self, prices: PriceList, budget: float | None) -> None:
+    def _check_against(self, prices: PriceList, budget: Any) -> None:
         super()._check_against(prices, budget)
         if not isinstance(self._options.init, str):
             _given_start(self._options.init, np.ones(prices.n_features))

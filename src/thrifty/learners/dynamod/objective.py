@@ -25,7 +25,7 @@ touches the fit there and lies above it; ``best_intercept``, the constant score 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
@@ -255,7 +255,7 @@ class Solution(Generic[Value]):
         Iterations spent.
     converged : bool
         Whether ``residual`` fell below the tolerance asked for. Solvers never warn; estimators do.
-    multiplier : float
+    multiplier : float, or ndarray of shape (n_resources,)
         Multiplier of the constraint, where there is one: what a unit more of its limit would save.
     """
 
@@ -263,4 +263,4 @@ class Solution(Generic[Value]):
     residual: float
     n_iter: int
     converged: bool
-    multiplier: float = 0.0
+    multiplier: Any = 0.0

@@ -42,8 +42,9 @@ properties, which the code relies on:
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -619,10 +620,11 @@ def q_step_kl(
         Loss added by answering cheaply, ``l(f1) - l(f0)``.
     g : array-like of shape (n_samples,)
         Gate scores: log-odds of "send on".
-    limit : float
+    limit : float, or array-like of shape (n_resources,)
         Largest mean of ``extra_cost * q``; ``p_full`` if ``extra_cost`` is not given.
-    extra_cost : array-like of shape (n_samples,), optional
-        ``w >= 0``; 1 for every row if not given. A row with ``w = 0`` is not constrained.
+    extra_cost : array-like of shape (n_samples,) or (n_samples, n_resources), optional
+        ``w >= 0``; 1 for every row if not given. A row with ``w = 0`` is not constrained. With several resources there
+        is a limit, and a multiplier, of each.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative; a row of weight 2 counts like two equal rows.
 
@@ -634,6 +636,8 @@ def q_step_kl(
         ``eta * (limit - spend)``. ``n_iter``: evaluations of the spend, O(n_samples) each, 10 to 20 as a
         rule. ``converged``: gap at most ``1e-7 max(1, eta * limit)``.
     """
+    if extra_cost is not None and np.ndim(extra_cost) == 2:
+        return _several(q_step_kl, excess, g, limit, extra_cost, sample_weight)
     problem = check_spending(excess, g, limit, extra_cost, sample_weight)
     free = problem.excess + problem.g
 
@@ -681,12 +685,85 @@ def q_step_squared(
         ``converged``: gap at most ``1e-7 max(1, eta * limit)``. False means that a jump was met: the answer
         satisfies the constraint and is within ``residual`` of the optimum, and more iterations would not help.
     """
+    if extra_cost is not None and np.ndim(extra_cost) == 2:
+        return _several(q_step_squared, excess, g, limit, extra_cost, sample_weight)
     problem = check_spending(excess, g, limit, extra_cost, sample_weight)
     crossing = Crossing(problem, np.zeros(problem.g.size, dtype=np.int8), problem.unit())
     tol = _gap_tolerance(problem, crossing.above.eta)
     gap = _slack_value(problem, crossing.above.t, crossing.above.eta)
     t, gap, n_evaluations = settle_jumps(crossing, gap, tol)
     return Solution(t, gap, n_evaluations, gap <= tol, crossing.above.eta / problem.largest)
+
+
+def _several(
+    q_step: Callable[..., Solution[Floats]],
+    excess: ArrayLike,
+    g: ArrayLike,
+    limits: Any,
+    extra_costs: Any,
+    sample_weight: ArrayLike | None,
+) -> Solution[Floats]:
+    """A q-step with a limit in each of several resources; ``multiplier`` is that of each.
+
+    Where all rows cost alike, the tightest limit is the only one. Otherwise the dual is a concave function of the
+    multipliers, which Newton's method maximises over those that are not 0; under the squared distance rows jump, and it
+    is not smooth.
+    """
+    limits, prices = np.asarray(limits, dtype=np.float64), np.asarray(extra_costs, dtype=np.float64)
+    multipliers, most = np.zeros(len(limits)), prices.max(axis=0)
+    if (np.ptp(prices, axis=0) <= 1e-12 * most).all():
+        shares = np.where(most > 0.0, limits / np.maximum(most, 1e-300), np.inf)
+        tightest = int(np.argmin(shares))
+        limit = float(min(limits[tightest], most[tightest]))
+        step = q_step(excess, g, limit, extra_cost=prices[:, tightest], sample_weight=sample_weight)
+        multipliers[tightest] = step.multiplier
+        return replace(step, multiplier=multipliers)
+    if q_step is q_step_squared:
+        raise InvalidInputError(
+            "budgets of several resources, in front of a chain whose rows cost differently, take distance='kl'."
+        )
+    problem = check_spending(excess, g, 1.0, None, sample_weight)
+    scale = np.where(most > 0.0, most, 1.0)
+    price, limit_of = prices / scale, np.minimum(limits / scale, 1.0)
+    if np.any(limit_of <= 0.0):
+        raise InvalidInputError(f"limits of several resources must be above 0; got {limits.tolist()!r}.")
+    free, eta, n_steps = problem.excess + problem.g, np.zeros(len(limits)), 0
+
+    def dual(eta: Floats) -> float:
+        # The minimum of each row of the Lagrangian, up to a constant.
+        return float(-(problem.weight * np.logaddexp(0.0, free - price @ eta)).sum() - eta @ limit_of)
+
+    while (n_steps := n_steps + 1) <= MAX_NEWTON_SEVERAL:
+        q = expit(free - price @ eta)
+        slope = (problem.weight * q) @ price - limit_of
+        moves = (eta > 0.0) | (slope > 0.0)
+        if np.all(np.abs(slope[eta > 0.0]) <= 1e-10 * limit_of[eta > 0.0]) and np.all(
+            slope <= 1e-10 * limit_of
+        ):
+            break
+        curvature = (price[:, moves].T * (problem.weight * q * (1.0 - q))) @ price[:, moves]
+        step_to, ahead = np.zeros(len(eta)), np.eye(int(moves.sum())) * (1e-12 + 1e-9 * np.trace(curvature))
+        step_to[moves] = np.linalg.solve(curvature + ahead, slope[moves])
+        share, value = 1.0, dual(eta)
+        while share > 1e-12:
+            trial = np.maximum(eta + share * step_to, 0.0)
+            if dual(trial) >= value + 1e-4 * float(slope @ (trial - eta)) - ROUNDING * max(1.0, abs(value)):
+                break
+            share /= 2.0
+        eta = trial
+    t = free - price @ eta
+    for _ in range(MAX_JUMPS):  # rounding may leave a limit exceeded by its last digits
+        over = float(np.max((problem.weight * expit(t)) @ price / limit_of))
+        if over <= 1.0:
+            break
+        t = t - 2.0 * (over - 1.0)
+    slack = np.maximum(limit_of - (problem.weight * expit(t)) @ price, 0.0)
+    gap = float(eta @ slack)
+    return Solution(t, gap, n_steps, gap <= GAP_TOL * max(1.0, float(eta @ limit_of)), eta / scale)
+
+
+MAX_NEWTON_SEVERAL = 200
+"""Most steps for the multipliers of several resources; about 10 are needed."""
 
 
 def _slack_value(problem: SpendingProblem, t: Floats, eta: float) -> float:

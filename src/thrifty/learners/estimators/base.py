@@ -57,7 +57,7 @@ from thrifty.engine.tasks.regression import RegressionTask, default_regressor, r
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.walk.buying import BuyingMixin, refuse_prices_beside_cap
 from thrifty.engine.walk.chain import Chain, Explanation, explain_rows
-from thrifty.engine.walk.policy import Policy, distinct_thresholds, later_places, route_by
+from thrifty.engine.walk.policy import SLACK, Policy, distinct_thresholds, later_places, route_by
 from thrifty.engine.walk.stage import nodes_of
 from thrifty.errors import InvalidInputError, InvalidParameterError, NothingSavedWarning, OtherVersionWarning
 from thrifty.learners.estimators.checks import check_goal, validated
@@ -230,7 +230,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         resources = self._resources
         if resources is None:
             return self._expected()[0]
-        costs: dict[str, float] = resources.named(self.chain_.policy.expected_costs)
+        policy = self.chain_.policy
+        if policy.costs is None:  # of a single gate, whose points were not measured
+            policy = replace(policy, costs=self._evidence().mean_costs(policy.thresholds))
+        costs: dict[str, float] = resources.named(policy.expected_costs)
         return costs
 
     @property
@@ -333,8 +336,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
             each class named; see ``thrifty.certify``.
         budget : float, or dict of resource to float, optional
-            What the mean cost of new rows is to be at most; instead of ``max_loss``. Budgets of several resources are
-            all kept with the confidence asked for, without a correction for their number.
+            What the mean cost of new rows is to be at most. Budgets of several resources are all kept with the
+            confidence asked for, without a correction for their number; so are ``max_loss`` and budgets together, at
+            one point that is fixed by the rows of the fit.
         confidence : float, default=0.95
             Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -354,7 +358,8 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             certificate has the largest one up to which it holds.
         """
         check_is_fitted(self)
-        goal = check_goal(max_loss=max_loss, budget=budget)
+        is_both = max_loss is not None and budget is not None
+        goal = check_goal(max_loss=max_loss, budget=None if is_both else budget)
         if "max_loss" in goal and (cap := vars(self).get("cap_")) is not None:
             raise InvalidInputError(
                 f"max_loss compares with the full model, which the cap of {cap!r} keeps rows from. Certify a budget."
@@ -374,16 +379,27 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
                 "cannot be proved on rows that did not buy everything. Certify max_loss, or give complete rows.",
             )
         other = self._without_certificate()
+        if is_both and (sample is not None or measure != "share"):
+            raise InvalidParameterError(
+                "budget", "and max_loss together take complete rows and measure='share'. Certify one of them."
+            )
         if "budget" in goal:
             policy, resources = self._learned.policy, self._resources
             if resources is not None:
                 wanted = resources.check_budget("budget", goal["budget"])
                 each = [new.of_resource(k) for k in range(len(resources.names))]
                 of_resources = [CostBounds.on_held_out(of_one, fitted_on, duplicates) for of_one in each]
-                within_budgets(policy, resources, wanted)  # refuses budgets that nothing keeps to
-                mixes = mixes_up_to(policy, resources.limits(wanted))
+                if policy.is_measured:
+                    within_budgets(policy, resources, wanted)  # refuses budgets that nothing keeps to
+                    mixes = mixes_up_to(policy, resources.limits(wanted))
+                else:
+                    cuts = _cuts(fitted_on)
+                    mixes = [cuts.at(place) for place in range(len(cuts))]
                 proved = certified_within(mixes, of_resources, resources, wanted, confidence)
-                other.chain_ = self._learned.at(proved)
+                if policy.is_measured:
+                    other.chain_ = self._learned.at(proved)
+                else:
+                    other._go_to(proved.thresholds[proved.lower])
                 return other
             if not policy.is_measured:
                 policy = _cuts(fitted_on)
@@ -405,12 +421,67 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         chosen, alone = self._candidates(measure)
         if alone:
             new = replace(new.with_full_alone(), points=chosen.evidence[0].points)
+        if is_both:
+            certificate = self._certified_together(
+                chosen, new, goal["max_loss"], budget, confidence, duplicates
+            )
+            return other._with_certificate(certificate, goal["max_loss"], alone=alone)
         how = {"max_loss": goal["max_loss"], "confidence": confidence, "measure": measure, "largest": largest}
         if sample is None:
             certificate = certify(chosen.on([new]), duplicates=duplicates, **how)
         else:
             certificate = certify_sampled(chosen.on([new]), sample, sensitivity=sensitivity, **how)
         return other._with_certificate(certificate, goal["max_loss"], alone=alone)
+
+    def _certified_together(
+        self, chosen: Frontier, new: Evidence, max_loss: Any, budget: Any, confidence: float, duplicates: str
+    ) -> Certificate:
+        """Certificate of a loss and of budgets at one point, each tested at the full level.
+
+        The point is fixed by the rows of the fit: the one with most room to all limits, in standard errors. To be wrong
+        about any promise, the test of that very promise must err (an intersection-union test).
+        """
+        resources, path, points = self._resources, chosen.evidence[0], chosen.thresholds
+        if resources is None:
+            limits, parts, tested = np.array([check_amount("budget", budget)]), [path], [new]
+        else:
+            each = range(len(resources.names))
+            limits = resources.limits(resources.check_budget("budget", budget))
+            parts, tested = [path.of_resource(k) for k in each], [new.of_resource(k) for k in each]
+        limit = min(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss
+        lost = chosen.losses_against_full() / chosen.n_rows
+        room = (limit - lost) / np.sqrt(max(limit * (1 - limit), 1e-12))
+        for most, part in zip(limits, parts, strict=True):
+            paid = np.array([part.at_point(point)[1] for point in points])
+            room = np.minimum(
+                room, (most - paid.mean(axis=1)) / np.maximum(paid.std(axis=1), 1e-9 * paid.max())
+            )
+        point = points[[int(np.argmax(room))]]
+        one = Frontier.from_evidence([replace(path, points=point)], against_full=True, every_point=True)
+        certificate = certify(
+            one.on([replace(new, points=point)]),
+            max_loss=max_loss,
+            confidence=confidence,
+            duplicates=duplicates,
+        )
+        bounds = [
+            CostBounds.on_held_out(part, self._evidence(), duplicates).bound(Policy.of(point[0]), confidence)
+            for part in tested
+        ]
+        over = [bound for bound, most in zip(bounds, limits, strict=True) if bound > most * (1 + SLACK)]
+        if certificate.is_fallback or certificate.point is None or over:
+            shown = (
+                f"a mean cost of up to {over[0]:.6g}"
+                if over
+                else f"a loss of up to {certificate.failed_bound:.4f}"
+            )
+            raise InvalidParameterError(
+                "max_loss",
+                f"of {max_loss!r} and a budget of {budget!r} cannot be shown together with a confidence of "
+                f"{confidence:g}: the point with most room to both has {shown}. Raise one of them, or give more rows.",
+            )
+        named = bounds[0] if resources is None else resources.named(np.array(bounds))
+        return replace(certificate, cost=named)
 
     def _sampled(self, X: Any, y: Any, bought: Any, propensity: Any) -> tuple[Table, Labels, Sampled | None]:
         """Rows that bought everything, their labels, and what they are a sample of; all rows where all did."""

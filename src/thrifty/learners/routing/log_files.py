@@ -1,7 +1,10 @@
 """Files of models with their prices, and logs with a line for each row and model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from thrifty.engine.table.files import read_table
 from thrifty.errors import InvalidInputError
@@ -50,6 +53,36 @@ def resources_of_log(frame: Any) -> dict[str, str]:
         str(name)[5:]: str(name) for name in frame.columns if str(name).startswith("cost_") and str(name)[5:]
     }
     return named if len(named) > 1 and "cost" not in frame.columns else {}
+
+
+def pivot_runs(frame: Any, path: Path, steps: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """As ``pivot_log``, from a log of run times: columns id, model and seconds, empty where a run did not end in time.
+
+    Lines whose model is a group of columns say what its computation took, and in the column solved whether that has
+    solved the row. ``quality`` then has the seconds of models and, of groups, those of rows solved.
+    """
+    import pandas as pd
+
+    missing = [name for name in ("id", "model", "seconds") if name not in frame.columns]
+    if missing:
+        raise InvalidInputError(
+            f"{path} must have a column {missing[0]!r}: a log of run times has id, model and seconds, and features; it "
+            f"has {', '.join(map(str, frame.columns))}."
+        )
+    frame = frame.assign(quality=frame["seconds"].fillna(np.inf), model=frame["model"].astype(str))
+    is_step = frame["model"].isin(list(steps))
+    computed, solved = frame[is_step], frame.get("solved")
+    X, arrays = pivot_log(frame[~is_step].drop(columns=["seconds", "solved"], errors="ignore"), path)
+    rows, steps = frame.loc[~is_step, "id"].drop_duplicates(), list(dict.fromkeys(computed["model"]))
+    arrays["quality"] = pd.DataFrame(arrays["quality"], columns=arrays["models"])
+    if steps:
+        seconds = computed.pivot(index="id", columns="model", values="seconds")
+        arrays["cost"] = seconds.reindex(index=rows, columns=steps).reset_index(drop=True)
+    if steps and solved is not None:
+        ends = computed.assign(solved=solved[is_step].fillna(0).astype(float) > 0)
+        ends = ends.pivot(index="id", columns="model", values="solved").reindex(index=rows, columns=steps)
+        arrays["quality"][steps] = np.where(ends.fillna(False).to_numpy(bool), 0.0, np.inf)
+    return X, arrays
 
 
 def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -18,6 +18,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.prices.billing import Resources
 from thrifty.engine.prices.prices import TOKEN_CHARACTERS, ModelPrice
 from thrifty.engine.walk.calibration import class_probabilities
+from thrifty.engine.walk.next_model import PENALTY
 from thrifty.errors import InvalidInputError, MissingSupportWarning
 from thrifty.learners.routing.quality import floored, ridge
 from thrifty.rows import fingerprints, mix
@@ -249,6 +250,38 @@ def costs_in(
             by_resource.append(np.tile(of_each, (n_rows, 1)))
         return np.stack(by_resource, axis=2)
     return np.stack([costs_of(X, cost[name], answers, prices, n_rows) for name in resources], axis=2)
+
+
+def run_times(
+    seconds: Any,
+    cost: Any,
+    models: Sequence[str],
+    groups: Sequence[str],
+    prices: Floats,
+    cutoff: float,
+    n_rows: int,
+) -> tuple[Floats, Floats, Bools]:
+    """Run times as qualities, costs of models and groups of columns, and the rows that these groups have solved.
+
+    The quality of a run is 1 less its penalised time (PAR10) as a share of ``10 * cutoff``: 0 if it does not end.
+    """
+    by_group: Any = np.full((n_rows, len(groups)), np.inf)
+    if hasattr(seconds, "columns"):
+        by_group = seconds.reindex(columns=list(groups)).fillna(np.inf).to_numpy(dtype=np.float64)
+    elif np.ndim(seconds) == 2 and len(groups) and np.shape(seconds)[1] == len(models) + len(groups):
+        by_group = np.asarray(seconds, dtype=np.float64)[:, len(models) :]
+        seconds = np.asarray(seconds)[:, : len(models)]
+    taken = numbers("quality", seconds, models, n_rows)
+    if (taken < 0.0).any():
+        raise InvalidInputError(
+            "quality of a router of run times has seconds >= 0, inf for a run that did not end in time, NaN for none."
+        )
+    if cost is not None and not hasattr(cost, "columns") and np.shape(cost)[1:] == (len(groups),):
+        cost = np.column_stack([np.zeros((n_rows, len(models))), np.asarray(cost)])
+    paid = split_cost(cost, models, groups, prices, n_rows)[1]
+    quality = np.where(taken <= cutoff, 1.0 - taken / (PENALTY * cutoff), 0.0)
+    quality[np.isnan(taken)] = np.nan
+    return quality, np.column_stack([np.minimum(taken, cutoff), paid]), np.isfinite(by_group)
 
 
 def split_cost(

@@ -269,7 +269,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             self.models_: dict[str, FullModel] = {name: one.model for name, one in cross_fitted.items()}
             self.seconds_ = {} if prices else self._measured(rows)
             measured = {name: seconds.of_row(batch_size) for name, seconds in self.seconds_.items()}
-            self.model_prices_: dict[str, Any] = prices or measured
+            self.model_prices_: dict[str, Any] = self._with_seconds(prices, rows, batch_size) or measured
             outputs = np.stack([one.outputs for one in cross_fitted.values()], axis=1)
             if not len(rows.task.classes):
                 loss = self._loss(rows.y, outputs)
@@ -364,7 +364,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 f"out to measure seconds.",
             )
         if any(isinstance(price, Mapping) for price in given.values()):
-            return {name: check_price(name, given[name]) for name in names}
+            return {name: _check_amounts(name, given[name]) for name in names}
         prices = {name: check_amount(f"model_prices[{name!r}]", given[name]) for name in names}
         free = [name for name, price in prices.items() if price == 0.0]
         if free:
@@ -378,6 +378,19 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         """Seconds that each estimator takes for calls."""
         n_rows = min(len(rows.y), self.batch_size)
         return {name: measure_seconds(partial(self._ask, name, rows.table), n_rows) for name in self.models_}
+
+    def _with_seconds(self, prices: Mapping[str, Any], rows: TrainingRows, batch_size: int) -> dict[str, Any]:
+        """Prices by resource, with the measured seconds of a row where an amount is None."""
+        is_open = any(isinstance(price, Mapping) and None in price.values() for price in prices.values())
+        taken = self._measured(rows) if is_open else {}
+        return {
+            name: {
+                each: taken[name].of_row(batch_size) if one is None else one for each, one in price.items()
+            }
+            if isinstance(price, Mapping)
+            else price
+            for name, price in prices.items()
+        }
 
     def _retrained(
         self, models: Mapping[str, Any], rows: TrainingRows, outputs: Floats, seed: int
@@ -618,12 +631,15 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         return answers
 
     def answers(self, X: Any, row_key: Any = None) -> dict[str, Labels]:
-        """Columns of a table, of one run: answer, probability of a label, estimator that answers, and cost."""
+        """Columns of a table, of one run: answer, probability, estimators asked, the one that answers, and cost."""
         run = self.run(X, row_key)
+        is_asked = run.failed | ~np.isnan(run.asked_outputs).all(axis=2)
+        names = np.array(self.router_.pool_, dtype=object)
         columns = {"answer": self.task_.answers(run.outputs)}
         if len(self.task_.classes):
             columns["probability"] = self.outputs_of(run).max(axis=1)
         paid = self.router_.cost_columns(run.cost if run.costs is None else run.costs)
+        columns["asked"] = np.array([" ".join(names[asked]) for asked in is_asked], dtype=object)
         return {**columns, "model": self._names(run.model), **paid}
 
     def _names(self, models: Ints) -> Labels:
@@ -838,8 +854,8 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         At least two classifiers, or functions of rows that return probabilities. Fitted ones stay as they are inside
         ``FrozenEstimator`` or with ``cv="prefit"``.
     model_prices : dict of str to float, or to dict of resource to float, default=None
-        Price of a row of each estimator, in any unit, or in several resources such as dollars and seconds; None
-        measures seconds.
+        Price of a row of each estimator, in any unit, or in several resources such as dollars and seconds; None, also
+        instead of an amount of a resource, measures seconds.
     budget : float, or dict of resource to float, default=None
         Mean price of a row; None is the best score at any price.
     max_asks : int, default=3
@@ -999,6 +1015,14 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
 
 # -- parts -----------------------------------------------------------------------------------------
+
+
+def _check_amounts(name: str, price: Any) -> Any:
+    """Check the price of an estimator by resource, in which None are seconds to be measured."""
+    if not isinstance(price, Mapping):
+        return check_price(name, price)
+    check_price(name, {each: 1.0 if one is None else one for each, one in price.items()})
+    return {each: None if one is None else float(one) for each, one in price.items()}
 
 
 def _times(factor: float, price: Any) -> Any:

@@ -6,20 +6,28 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesRegressor
 
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.prices.prices import Prices, check_price_list
 from thrifty.engine.walk.column_plan import Plan, PlanState, plan_features, plan_states
 from thrifty.engine.walk.next_model import DIGITS, ColumnSets, Log, first_largest
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.quality import crossfit, ridge
+from thrifty.learners.routing.quality import (
+    QualityModel,
+    RuntimeModel,
+    crossfit,
+    fit_out_of_bag,
+    fit_runtime_model,
+    how_far_ahead,
+    means_of_known,
+    ridge,
+)
 
 MAX_SETS = 12
 """Sets of columns that rows may hold."""
 _ALL_SUBSETS = 3
 """Groups up to which all their sets are tried."""
-_N_TREES = 40
+_N_TREES = 16
 _PATIENCE = 2
 """Groups that are added without a gain before the search ends."""
 _ALPHA = 100.0
@@ -44,13 +52,19 @@ def learn_columns(log: Log, Z: Floats, folds: Ints, seed: int) -> Log:
     n_models, at_sets = log.n_models, []
     for held in chosen:
         read = columns.columns(held)
-        model = None
+        model: QualityModel | RuntimeModel | None = None
         prior, cost = np.repeat(columns.means[:, None], len(Z), axis=1)
         if len(read):
-            model, prior, cost = crossfit(Z[:, read], log.quality, log.cost[:, :n_models], folds, seed)
+            own = Z[:, read], log.quality, log.cost[:, :n_models]
+            if log.cutoff is None:
+                model, prior, cost = crossfit(*own, folds, seed)
+            else:
+                model, prior, cost = fit_runtime_model(*own, seed)
         predictors.append(model)
         at_sets.append(np.stack([prior, cost], axis=1))
-    sets = np.array([[group in held for group in range(n_groups)] for held in chosen]).reshape(-1, n_groups)
+    sets = np.zeros((len(chosen), n_groups), dtype=bool)
+    for place, held in enumerate(chosen):
+        sets[place, list(held)] = True
     known = np.stack(at_sets, axis=1)
     whole = replace(log, columns=replace(columns, sets=sets, predictors=tuple(predictors)), at_sets=known)
     return replace(whole, prior=known[:, 0, 0], expected=whole.knowing(()).expected)
@@ -59,10 +73,11 @@ def learn_columns(log: Log, Z: Floats, folds: Ints, seed: int) -> Log:
 def _search(log: Log, columns: ColumnSets, Z: Floats, seed: int) -> list[tuple[int, ...]]:
     """Sets on greedy paths from none, at some prices: by quality out of bag, less price times cost."""
     n_models, n_groups = log.n_models, len(columns.names)
+    targets = log.quality if log.cutoff is None else how_far_ahead(log.quality)
     price = log.cost[:, n_models:].mean(axis=0)
     model_cost = log.cost[:, :n_models].mean(axis=0)
     reach = float(log.quality.max(axis=1).mean() - log.quality.mean(axis=0).max())
-    trades = [share * reach / price.sum() for share in _TRADES]
+    trades = [share * reach / price.sum() for share in _TRADES]  # beside what seconds take off the quality
     expected: dict[tuple[int, ...], Floats] = {}
 
     def value(held: tuple[int, ...], trade: float) -> float:
@@ -70,24 +85,20 @@ def _search(log: Log, columns: ColumnSets, Z: Floats, seed: int) -> list[tuple[i
             read = columns.columns(held)
             expected[held] = columns.means[:1]
             if len(read):
-                forest = ExtraTreesRegressor(
-                    _N_TREES,
-                    min_samples_leaf=4,
-                    max_features=0.3,
-                    bootstrap=True,
-                    oob_score=True,
-                    random_state=seed,
-                )
-                cells = np.where(np.isnan(Z[:, read]), np.nanmean(Z[:, read], axis=0), Z[:, read])
-                forest.fit(cells, log.quality)
-                expected[held] = np.nan_to_num(forest.oob_prediction_)
+                cells = np.where(np.isnan(Z[:, read]), means_of_known(Z[:, read]), Z[:, read])
+                expected[held] = fit_out_of_bag(cells, targets, _N_TREES, 4, seed)[1]
+                if log.cutoff is not None:
+                    expected[held] *= float(log.quality.std() / max(expected[held].std(), 1e-9))
         best = np.broadcast_to(first_largest(expected[held] - trade * model_cost), (len(Z),))
         rows = np.arange(len(Z))
         paid = sum(
             float(price[group]) * log.share_after(n_models + group, [n_models + one for one in held[:place]])
             for place, group in enumerate(held)
         )
-        return float((log.quality[rows, best] - trade * log.cost[rows, best]).mean()) - trade * paid
+        return (
+            float((log.quality[rows, best] - trade * log.cost[rows, best]).mean())
+            - (trade + log.second) * paid
+        )
 
     found: dict[tuple[int, ...], float] = {(): 0.0}
     for trade in trades:
@@ -214,18 +225,26 @@ def _before_answers(
         targets = [np.zeros((n_rows, len(prices)))] * n_models
     groups = [n_models + group for group in state.next_groups]
     after = [value[tuple(sorted((*state.held, group))), ()] for group in state.next_groups]
+    every = np.arange(n_rows)
+    after = [
+        np.where(at.is_solved_by(group, every)[:, None], 1.0, one)
+        for group, one in zip(groups, after, strict=True)
+    ]
     targets += [one - turned_out[:, 0] for one in after]
     target = np.stack(targets, axis=1)
-    coefficients = ridge(features, target.reshape(n_rows, -1), _ALPHA).reshape(-1, len(targets), len(prices))
+    here = ~np.any([at.is_solved_by(n_models + group, every) for group in state.held] or [every < 0], axis=0)
+    coefficients = ridge(features[here], target[here].reshape(here.sum(), -1), _ALPHA)
+    coefficients = coefficients.reshape(-1, len(targets), len(prices))
     estimate = np.einsum("nf,fcp->ncp", features, coefficients)
     estimate[:, :n_models] += direct
-    estimate[:, n_models:] += base - cost[:, groups, None] * prices
+    unit = prices + at.second
+    estimate[:, n_models:] += base - cost[:, groups, None] * unit
     chosen = first_largest(estimate, axis=1)[:, None]
     worth = np.concatenate(
         [
             own,
             *(
-                one[:, None] - paid[:, [at_group], None] * prices
+                one[:, None] - paid[:, [at_group], None] * unit
                 for one, at_group in zip(after, groups, strict=True)
             ),
         ],
@@ -271,6 +290,12 @@ def priced_columns(
     return columns, listed.prices[order], shares
 
 
+def free_columns(n_features: int) -> ColumnSets:
+    """Columns of which none costs."""
+    nothing = np.zeros((1, 0), dtype=bool)
+    return ColumnSets((), (), np.arange(n_features), nothing, (None,), np.empty((2, 0)))
+
+
 def _label(groups: Any, columns: Ints, names: Sequence[str]) -> str:
     """Name of a group of columns: its label, or the name of its only column."""
     first = int(columns[0])
@@ -279,7 +304,7 @@ def _label(groups: Any, columns: Ints, names: Sequence[str]) -> str:
         label = groups.get(names[first], groups.get(first))
     elif groups is not None:
         label = list(groups)[first]
-    return names[first] if label is None or len(columns) == 1 else str(label)
+    return names[first] if label is None else str(label)
 
 
 def with_columns(log: Log, columns: ColumnSets, paid: Floats, shares: Floats | None) -> Log:

@@ -8,6 +8,7 @@ cost nothing is far away on that scale. Nothing is downloaded.
 """
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ N_NEIGHBOURS = 50
 MAX_STORED_ROWS = 10_000
 """Rows that nearest neighbours are looked for in."""
 
+_LEAST_TIME = 1e-5
+"""Least penalised time whose logarithm is told apart, as a share of ten times the cutoff."""
 _TERMS = {"sublinear_tf": True, "ngram_range": (1, 2)}
 _WORD = re.compile(r"(?u)\b\w\w+\b")
 """Words of ``TfidfVectorizer``."""
@@ -331,3 +334,100 @@ def crossfit(
     weights = nnls(parts.reshape(-1, 3), (quality - means).ravel())[0]
     model = replace(fit_quality_model(Z, quality, cost, seed), weights=weights)
     return model, quality.mean(axis=0) + parts @ weights, expected
+
+
+# -- run times -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RuntimeModel:
+    """Expected quality of run times, by extremely randomised trees on how far each model is ahead of the mean.
+
+    What is learned of each model is relative to the others on the same row: the mean of penalised time and its
+    logarithm, both standardised. How hard a row is, which decides nothing between models, is an output of its own.
+
+    Attributes
+    ----------
+    centre : ndarray of shape (n_columns,)
+        Means of the columns, which stand for missing values.
+    mean, cost : ndarray of shape (n_models,)
+        Mean quality and cost.
+    slope : float
+        Quality per unit of what the trees answer.
+    trees : TreeEnsemble
+        Trees with an output for each model, and one for the mean quality of the row.
+    """
+
+    centre: Floats
+    mean: Floats
+    cost: Floats
+    slope: float
+    trees: TreeEnsemble
+
+    def predict(self, Z: Floats) -> tuple[Floats, Floats]:
+        """Expected quality and cost, each of shape (n_rows, n_models)."""
+        Z = np.where(np.isnan(Z), self.centre, Z)
+        return self.quality(self.trees.predict(Z) / self.trees.n_trees), np.tile(self.cost, (len(Z), 1))
+
+    def quality(self, answers: Floats) -> Floats:
+        """Qualities from what the trees answer."""
+        ahead: Floats = answers[:, -1:] + self.slope * answers[:, :-1]
+        return ahead
+
+    def validate(self) -> "RuntimeModel":
+        """Refuse parts that do not fit together."""
+        wanted = len(self.centre), len(self.mean) + 1
+        if (self.trees.n_features, self.trees.n_outputs) != wanted or self.cost.shape != self.mean.shape:
+            raise InvalidInputError("trees of run times must read the columns and answer for each model.")
+        return self
+
+
+def how_far_ahead(quality: Floats) -> Floats:
+    """What trees learn of run times: how far each model is ahead, in penalised time and its logarithm."""
+    parts = [quality, -np.log(np.maximum(1.0 - quality, _LEAST_TIME))]
+    relative = [part - part.mean(axis=1, keepdims=True) for part in parts]
+    ahead: Floats = sum(part / max(float(part.std()), 1e-9) for part in relative)
+    return ahead
+
+
+def fit_runtime_model(
+    Z: Floats, quality: Floats, cost: Floats, seed: int
+) -> tuple[RuntimeModel, Floats, Floats]:
+    """Fit the trees; return expected quality and cost of the rows out of bag, too."""
+    centre = means_of_known(Z)
+    level, ahead = quality.mean(axis=1), how_far_ahead(quality)
+    cells = np.where(np.isnan(Z), centre, Z)
+    forest, answers = fit_out_of_bag(cells, np.column_stack([ahead, level]), N_TREES, 2, seed)
+    found, relative = answers[:, :-1], quality - level[:, None]
+    slope = float(max((found * relative).sum() / max(float((found * found).sum()), 1e-12), 1e-9))
+    model = RuntimeModel(centre, quality.mean(axis=0), cost.mean(axis=0), slope, forest_trees(forest))
+    return model, model.quality(answers), np.tile(model.cost, (len(Z), 1))
+
+
+def means_of_known(Z: Floats) -> Floats:
+    """Mean of each column where it is known, 0 where it never is."""
+    known = ~np.isnan(Z)
+    means: Floats = np.where(known, Z, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return means
+
+
+def fit_out_of_bag(
+    cells: Floats, targets: Floats, n_trees: int, leaf: int, seed: int
+) -> tuple[ExtraTreesRegressor, Floats]:
+    """Fit extremely randomised trees, and return what they answer about each row out of bag; 0 where none is."""
+    forest = ExtraTreesRegressor(
+        n_trees,
+        min_samples_leaf=leaf,
+        max_features=0.5,
+        bootstrap=True,
+        oob_score=_no_score,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some inputs do not have OOB scores")
+        forest.fit(cells, targets)
+    return forest, np.nan_to_num(forest.oob_prediction_)
+
+
+def _no_score(y_true: Any, y_pred: Any) -> float:  # noqa: ARG001 - predictions out of bag are all that is wanted
+    return 0.0

@@ -55,7 +55,7 @@ from thrifty.learners.estimators.checks import check_count, check_goal, check_se
 from thrifty.learners.routing import logs
 from thrifty.learners.routing.frontier import RouterFrontier
 from thrifty.learners.routing.learn import choose_pool
-from thrifty.learners.routing.plan import learn_columns, priced_columns, with_columns
+from thrifty.learners.routing.plan import free_columns, learn_columns, priced_columns, with_columns
 from thrifty.learners.routing.quality import QualityModel, crossfit, learn_text_reader, ridge
 from thrifty.learners.routing.state import (
     MAX_CHOSEN,
@@ -127,6 +127,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     prices : Prices or path, default=None
         Prices of the columns of X, alone or in groups, in the unit of ``cost``: which columns a row buys is then
         decided like which models it asks. None are columns that are at hand.
+    outcome : {"quality", "runtime"}, default="quality"
+        What ``fit`` is given as ``quality``. With "runtime" it is the seconds until a model has solved a row, inf where
+        it did not, and seconds are the costs. The score of a row is then its time in all, columns included, counted ten
+        times the cutoff where it is not solved by then (PAR10); as a quality, 1 less its share of ``10 * cutoff``. One
+        model is asked about each row.
+    cutoff : float, default=None
+        With "runtime", seconds that a row may take.
 
     Attributes
     ----------
@@ -180,6 +187,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     random_state: Any = 0
     after: Any = None
     prices: Any = None
+    outcome: str = "quality"
+    cutoff: float | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -225,6 +234,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         max_asks = check_count("max_asks", self.max_asks)
         seed = check_seed(self.random_state)
         names = tuple(prices)
+        self._check_outcome(answers, evidence, propensity)
         resources = logs.check_resources(resources_of_models(cost, prices), self.after)
         self._check_goal(self.budget, self.confidence, resources)
         with all_or_nothing(self), limited_threads(openmp=1, blas=1):
@@ -238,12 +248,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 raise InvalidInputError(
                     f"a log must have at least {self._min_rows} rows to learn from; got {n_rows}. Log more rows."
                 )
-            scores = logs.check_quality(quality, names, n_rows)
-            columns, discounts, bought = None, None, np.empty((n_rows, 0))
+            columns, discounts, listed_price = None, None, np.empty(0)
             if self.prices is not None:
                 columns, listed_price, discounts = self._priced_columns(X, names, resources)
-                cost, bought = logs.split_cost(cost, names, columns.names, listed_price, n_rows)
-            by_resource = None
+            elif self.cutoff is not None and X is not None and not is_texts:
+                columns = free_columns(len(rows[0]))
+            groups = () if columns is None else columns.names
+            by_resource, solved_by = None, None
+            if self.cutoff is None:
+                scores = logs.check_quality(quality, names, n_rows)
+            else:
+                scores, cost, solved_by = logs.run_times(
+                    quality, cost, names, groups, listed_price, self.cutoff, n_rows
+                )
+            cost, bought = logs.split_cost(cost, names, groups, listed_price, n_rows)
             if resources is None:
                 costs = logs.costs_of(X, cost, answers, prices, n_rows)
             else:
@@ -260,6 +278,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 rows = [row for row, keep in zip(rows, kept, strict=True) if keep] if is_texts else rows[kept]
                 scores, costs, asked, bought = scores[kept], costs[kept], asked[kept], bought[kept]
                 by_resource = None if by_resource is None else by_resource[kept]
+                solved_by = None if solved_by is None else solved_by[kept]
                 codes = None if codes is None else codes[kept]
                 shown = None if shown is None else shown[kept]
             keys = key_words(rows) if is_texts or X is None else fingerprints(rows)
@@ -277,11 +296,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 scores, costs = logs.complete(Z, scores, costs, asked, folds, names)
                 codes = shown = None
             names_in = None if X is None else getattr(self, "feature_names_in_", None)
-            groups = () if columns is None else columns.names
             mean_cost = np.concatenate([costs.mean(axis=0), bought.mean(axis=0)])
             after = logs.shares_after(self.after, (*names, *groups), mean_cost)
             size = MAX_POOL
-            if columns is not None:
+            if columns is not None or self.cutoff is not None:
                 asks_one = max_asks == 1 or (codes is None and shown is None)
                 size = MAX_CHOSEN if asks_one else MAX_PLANNED
             pool = choose_pool(names, scores, costs, codes, size)
@@ -304,9 +322,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 of_pool = np.concatenate([pool, len(names) + np.arange(len(groups))])
                 after = after[np.ix_(of_pool, of_pool)]
             log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, after)
+            log = replace(log, cutoff=self.cutoff, solved_by=solved_by)
             if columns is not None:
                 log = learn_columns(with_columns(log, columns, bought, discounts), Z, folds, seed)
-                model = log.columns.predictors[-1] if log.columns is not None else None
             state = RouterState(
                 names=names,
                 pool=(*(names[model] for model in pool), *groups),
@@ -361,6 +379,20 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """Costs of rows as users see them: of several resources a data frame, of one row a dict."""
         resources = self._resources
         return costs if resources is None else resources.named(costs)
+
+    def _check_outcome(self, *log: Any) -> None:
+        if self.outcome not in ("quality", "runtime"):
+            raise InvalidParameterError("outcome", f"must be 'quality' or 'runtime'; got {self.outcome!r}.")
+        is_runtime = self.outcome == "runtime"
+        if is_runtime != (self.cutoff is not None) or (is_runtime and not float(self.cutoff or 0.0) > 0.0):
+            raise InvalidParameterError(
+                "cutoff",
+                f"must be a number of seconds > 0 with outcome='runtime', and None without; got {self.cutoff!r}.",
+            )
+        if is_runtime and any(part is not None for part in log):
+            raise InvalidInputError(
+                "a router of run times asks one model about each row: leave out answers, evidence and propensity."
+            )
 
     def _check_goal(self, budget: Any, confidence: Any, resources: Resources | None) -> None:
         if resources is not None and budget is not None:
@@ -679,7 +711,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
 
         Of a router without columns, their keys: the column ``id``, or their numbers.
         """
-        if self._fitted().model is None:
+        if not self._fitted().reads_rows:
             return frame["id"].tolist() if "id" in frame.columns else np.arange(len(frame))
         columns = list(self.table_columns)
         lacking = [name for name in columns if name not in frame.columns]
@@ -697,7 +729,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     def _read(self, X: Any, keys: Words | None = None) -> tuple[Floats, Words]:
         """Rows as numbers, and their keys: of their content, unless given."""
         state = self._fitted()
-        if state.model is None:
+        if not state.reads_rows:
             if X is None:
                 raise InvalidInputError(
                     "a router without columns needs a log, or the keys of the rows as X, to know how many there are."
@@ -749,6 +781,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             known.pooling,
             columns=known.columns,
             cells=None if known.columns is None else Z,
+            cutoff=known.cutoff,
         )
         return NewLog(log if state.resources is None else state.in_resources(log), keys)
 
@@ -767,11 +800,14 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         With ``is_in_force``, only the points in force may be followed on it.
         """
         state = self._fitted()
-        if X is None and state.model is None:
+        if X is None and not state.reads_rows:
             logged = next((part for part in (quality, cost, answers, evidence) if part is not None), None)
             X = None if logged is None else logs.row_keys(len(logged), quality)
         new, n_rows = self.unasked(X, is_in_force=is_in_force), len(X)
         log, names, pool = new.log, state.names, state.pool_places
+        solved_by = None
+        if log.cutoff is not None and quality is not None:
+            quality, cost, solved_by = self._timed(quality, cost, n_rows)
         cost, paid = logs.split_cost(cost, names, state.groups, state.column_prices, n_rows)
         scores = log.quality if quality is None else logs.qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
@@ -818,7 +854,16 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 evidence=shown,
                 classes=classes,
                 costs=by_resource,
+                solved_by=solved_by,
             )
+        )
+
+    def _timed(self, quality: Any, cost: Any, n_rows: int) -> tuple[Floats, Floats, Bools]:
+        """Run times as qualities and costs of all models, and the rows that columns have solved."""
+        state = self._fitted()
+        assert state.log.cutoff is not None
+        return logs.run_times(
+            quality, cost, state.names, state.groups, state.column_prices, state.log.cutoff, n_rows
         )
 
     def walk(self, new: NewLog, point: int | None = None, ask: Asker | None = None) -> Replay:
@@ -1011,7 +1056,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """
         if self._fitted().log.columns is not None:
             return self._start_row(x)
-        if self._fitted().model is None:
+        if not self._fitted().reads_rows:
             new = self.unasked([random.getrandbits(63) if x is None else x])
         else:
             new = self.unasked([x] if isinstance(x, str) else np.asarray(x)[None])
@@ -1172,6 +1217,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if budget is not None:
             n_next = check_count("n_next", len(log) if n_next is None else n_next)
             return self._with_bill(new, budget, n_next, confidence, duplicates)
+        if log.cutoff is not None:
+            quality = self._timed(quality, cost, len(log))[0]
         reference = logs.qualities(quality, state.names, len(log))[:, state.names.index(name)]
         n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
         if n_partial:
@@ -1277,6 +1324,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         if X is not None:
             given = {"quality": quality, "cost": cost, "answers": answers, "evidence": evidence}
             new, groups = self.unasked(X), state.groups
+            if self.cutoff is not None and quality is not None:
+                given["quality"], given["cost"], _ = self._timed(quality, cost, len(X))
+                cost = given["cost"]
             log = logs.logged_parts(given, state.names, len(X), state.resources, groups)
             paid = logs.split_cost(cost, state.names, groups, state.column_prices, len(X))[1]
             sessions = list(enumerate(self.sessions(X, new)))
@@ -1340,4 +1390,6 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             self._buy_columns(session, rows, row, paid)
         if "quality" in log and session.model is not None:
             quality = float(log["quality"][names.index(session.model)])
+            if rows.cutoff is not None and quality > 0.0:
+                quality = 1.0 - rows.second * session.cost if session.cost <= rows.cutoff else 0.0
         return session.explanation(quality)

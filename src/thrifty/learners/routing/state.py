@@ -59,7 +59,7 @@ class RouterState:
     reader : TextReader or None
         Reads texts; None where rows are tables.
     model : QualityModel or None
-        Expected quality and cost; None where rows have no columns, and means stand for them.
+        Expected quality and cost; None where rows have no columns, and means stand for them, or where columns cost.
     log, folds, keys : Log, ndarray, ndarray
         Training rows with what was expected of them out of fold, their folds, and fingerprints of their content.
     tokens : ndarray or None
@@ -171,6 +171,11 @@ class RouterState:
             if cost_of(policy) + self.mixing_cost(policy) <= budget * (1.0 + SLACK):
                 break
         return policy
+
+    @property
+    def reads_rows(self) -> bool:
+        """True if rows have columns, or are texts."""
+        return self.model is not None or self.log.columns is not None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -287,7 +292,7 @@ class RouterState:
     def validate(self) -> "RouterState":
         """Refuse parts that do not fit together."""
         n_points, n_pool, columns = len(self.point_family), self.log.n_models, self.log.columns
-        most = MAX_POOL if columns is None else MAX_CHOSEN
+        most = MAX_POOL if columns is None and self.log.cutoff is None else MAX_CHOSEN
         groups = () if columns is None else columns.names
         if not 2 <= n_pool <= most:
             raise InvalidInputError(f"a router must choose from 2 to {most} models; got {n_pool}.")
