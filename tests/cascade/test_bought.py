@@ -27,7 +27,7 @@ from thrifty.learners.cascade import bought as module
 from thrifty.learners.estimators.checks import check_training_rows
 from thrifty.reporting.measure import measure
 
-SMALL = {"stages": StageOptions(max_stages=4, sizes=[(20, 3)]), "cv": 2, "random_state": 0}
+SMALL = {"stages": StageOptions(max_stages=4, sizes=[(12, 3)]), "cv": 2, "random_state": 0}
 PRICES = [0.0, 1.0, 1.0, 1.0]
 
 
@@ -43,8 +43,14 @@ def table(seed, n_rows=600):
 
 
 def classifier(**settings):
-    full = HistGradientBoostingClassifier(max_iter=40, max_depth=3)
+    full = HistGradientBoostingClassifier(max_iter=20, max_depth=3)
     return BudgetedClassifier(full, feature_costs=PRICES, **SMALL, **settings)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small(while_fits_are_small):
+    with while_fits_are_small():
+        yield
 
 
 @pytest.fixture(scope="module")

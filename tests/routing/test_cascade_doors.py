@@ -43,14 +43,7 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def few_trees():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
-        yield
-
-
-@pytest.fixture(scope="module")
-def cascade(rows, few_trees):
+def cascade(rows):
     table, y = rows
     models = [
         ("bayes", GaussianNB()),
@@ -61,7 +54,7 @@ def cascade(rows, few_trees):
 
 
 @pytest.fixture(scope="module")
-def regressor(few_trees):
+def regressor():
     X, y = make_friedman1(400, random_state=0)
     models = [("forest", ExtraTreesRegressor(12, random_state=0)), ("ridge", Ridge())]
     prices = {"ridge": 1.0, "forest": 20.0}
@@ -209,7 +202,7 @@ class Fragile(ClassifierMixin, BaseEstimator):
 
 
 @pytest.fixture(scope="module")
-def fragile(cascade, rows, few_trees):
+def fragile(cascade, rows):
     table, y = rows
     models = {name: Fragile(model.estimator).fit(None, None) for name, model in cascade.models_.items()}
     made = CascadeClassifier([*models.items()], model_prices=PRICES, cv="prefit", budget=8.0, random_state=0)
@@ -277,7 +270,7 @@ def test_an_estimator_that_fails_in_the_fit_is_named(rows):
 
 @pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
 @pytest.mark.parametrize(("dear", "reads"), [(10.0, False), (0.0, True)])
-def test_columns_are_read_where_that_is_worth_its_seconds(rows, monkeypatch, few_trees, dear, reads):
+def test_columns_are_read_where_that_is_worth_its_seconds(rows, monkeypatch, dear, reads):
     table, y = rows
     level = np.array(["low", "middle", "high"])
 
@@ -341,7 +334,7 @@ def test_a_report_has_the_plain_alternatives_beside_the_plan(cascade, regressor,
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
-def test_the_best_estimator_on_half_of_the_columns_is_beside_the_plan(cascade, rows, monkeypatch, few_trees):
+def test_the_best_estimator_on_half_of_the_columns_is_beside_the_plan(cascade, rows, monkeypatch):
     table, y = rows
     noise = np.random.default_rng(0).normal(size=(len(table), 5))
     wide = table.assign(**{f"noise{column}": noise[:, column] for column in range(5)}).round(3)

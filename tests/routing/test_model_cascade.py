@@ -39,16 +39,8 @@ def models():
     return [
         ("bayes", GaussianNB()),
         ("tree", DecisionTreeClassifier(max_depth=8, random_state=0)),
-        ("forest", ExtraTreesClassifier(40, random_state=0)),
+        ("forest", ExtraTreesClassifier(20, random_state=0)),
     ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    """Few trees for what is expected of a row before an estimator is asked."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +219,7 @@ class Slow(Recorder):
 @pytest.fixture(scope="module")
 def slow_and_fast(digits):
     X, y, _, _ = digits
-    slow = Slow(ExtraTreesClassifier(40, random_state=0)).fit(X[:450], y[:450])
+    slow = Slow(ExtraTreesClassifier(20, random_state=0)).fit(X[:450], y[:450])
     fast = GaussianNB().fit(X[:450], y[:450])
     cascade = CascadeClassifier([("bayes", fast), ("forest", slow)], cv="prefit", random_state=0)
     with warnings.catch_warnings():
@@ -308,7 +300,7 @@ def test_an_estimator_that_becomes_slow_is_named(slow_and_fast, digits, monkeypa
 
 def test_numbers_are_predicted_within_a_budget():
     X, y = make_friedman1(1200, random_state=0)
-    estimators = [("ridge", Ridge()), ("forest", ExtraTreesRegressor(60, random_state=0))]
+    estimators = [("ridge", Ridge()), ("forest", ExtraTreesRegressor(30, random_state=0))]
     cascade = CascadeRegressor(estimators, model_prices={"ridge": 1, "forest": 20}, random_state=0)
     cascade.fit(X[:600], y[:600])
     half = cascade.at(budget=10.0)

@@ -15,8 +15,6 @@ from thrifty.cli import main
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.walk.next_model import Log, walk
 from thrifty.errors import InvalidInputError, MissingSupportWarning, PurchaseFailedError
-from thrifty.learners.routing import learn
-from thrifty.learners.routing import quality as quality_models
 from thrifty.learners.routing.learn import CrossFittedRules, learn_programme, shrunk
 from thrifty.learners.routing.quality import learn_text_reader
 
@@ -33,15 +31,6 @@ def make_log(n_rows=300, seed=0, skill=SKILL):
     cost = np.array(list(PRICES.values()))[: len(skill)] * rng.uniform(0.8, 1.2, right.shape)
     X = np.column_stack([hard + 0.2 * rng.standard_normal(n_rows), rng.random(n_rows)])
     return X, right.astype(float), cost, answers
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    """Fits in a third of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quality_models, "N_TREES", 20)
-        patch.setattr(learn, "N_PRICES", 10)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -30,14 +30,7 @@ def scenario(n_rows=200, seed=0):
 
 
 @pytest.fixture(scope="module")
-def few_trees():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.learners.routing.quality.N_TREES", 20)
-        yield
-
-
-@pytest.fixture(scope="module")
-def router(few_trees):
+def router():
     return ModelRouter(SOLVERS, outcome="runtime", cutoff=CUTOFF, prices=PRICES).fit(*scenario())
 
 
@@ -57,7 +50,7 @@ def test_the_score_of_a_row_is_its_time_in_all_and_ten_cutoffs_where_that_is_too
     assert router.state_.single_quality == pytest.approx(1 - seconds.clip(upper=1000).mean() / 1000)
 
 
-def test_columns_are_bought_where_their_seconds_pay(router, few_trees):
+def test_columns_are_bought_where_their_seconds_pay(router):
     assert not (router.replay(*scenario(50, seed=2)).asked == "dear").any()
     X, seconds, steps = scenario()
     slow = PRICES.costs | {"kind": 85.0}
@@ -107,7 +100,7 @@ def test_a_solver_that_fails_is_followed_by_another_one_while_there_is_time(rout
     assert session.answer is None
 
 
-def test_columns_may_be_free_and_there_may_be_none(few_trees):
+def test_columns_may_be_free_and_there_may_be_none():
     X, seconds, _ = scenario(120)
     how = {"outcome": "runtime", "cutoff": CUTOFF}
     assert par10(ModelRouter(SOLVERS, **how).fit(X, seconds).replay(X, seconds)) == pytest.approx(
@@ -117,7 +110,7 @@ def test_columns_may_be_free_and_there_may_be_none(few_trees):
     assert alone.predict([1, 2]).tolist() == ["c", "c"]
 
 
-def test_the_command_line_reads_a_log_of_run_times(few_trees, tmp_path, capsys):
+def test_the_command_line_reads_a_log_of_run_times(tmp_path, capsys):
     X, seconds, steps = scenario(60)
     lines = [
         {"id": row, "model": name, "seconds": value if np.isfinite(value) else None, **X.loc[row]}

@@ -12,7 +12,6 @@ from thrifty.cli import main
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.engine.walk.next_model import Log, Thresholds, answers_at_hand, walk
 from thrifty.errors import InvalidInputError, MissingEvidenceWarning
-from thrifty.learners.routing import learn
 from thrifty.learners.routing import quality as quality_models
 from thrifty.learners.routing.learn import CrossFittedRules, clearly_better
 from thrifty.learners.routing.thresholds import N_CELLS, learn_calibration, learn_pooling, learn_thresholds
@@ -20,15 +19,6 @@ from thrifty.reporting.measure import measure
 
 PRICES = {"tiny": 1.0, "small": 3.0, "large": 12.0}
 SKILL = np.array([1.5, 2.5, 4.5])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    """Fits in a third of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quality_models, "N_TREES", 10)
-        patch.setattr(learn, "N_PRICES", 10)
-        yield
 
 
 def networks(n_rows=600, seed=0, n_classes=4):
