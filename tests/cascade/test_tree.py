@@ -17,7 +17,7 @@ from thrifty.engine.evidence.collect import evidence_of
 from thrifty.engine.plots import purchase_tree
 from thrifty.engine.trees import bin_columns
 from thrifty.engine.walk.mixture import FLOOR, Mixture, MixtureStage, TurnByGain
-from thrifty.engine.walk.stage import nodes_of
+from thrifty.engine.walk.stage import CascadeStage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.learners.cascade.tree import (
     MAX_LEVELS,
@@ -204,6 +204,20 @@ def test_a_column_that_only_says_what_others_mean_comes_first():
     told = {True: ("x1", "x2"), False: ("x5", "x6")}
     is_right = [one.bought[1] in told[bool(above)] for one, above in zip(dearest, context[:40], strict=True)]
     assert np.mean(is_right) > 0.9  # but for rows near the limit
+
+
+def test_behind_the_last_level_the_mixture_answers_where_columns_are_independent_and_else_trees(fitted):
+    chance = np.random.default_rng(0)
+    y = chance.integers(0, 4, 600)
+    X = (chance.normal(size=(4, 12))[y] + chance.normal(0, 2, size=(600, 12))).round(3)
+    independent = cascade("tree").fit(X, y).chain_
+    assert isinstance(independent.stages[-1], MixtureStage)
+    assert isinstance(fitted["tree"].chain_.stages[-1], CascadeStage)
+    last = independent.stages[-1]
+    assert sorted(last.columns) == sorted(last.mixture.columns)
+    scores = last.mixture.look(last.mixture.code(X[:50, last.columns], last.columns), last.columns)[0]
+    visited = independent.visit_all(independent.reader(X[:50])).scores[:, independent.n_stages - 1]
+    assert np.array_equal(last.task.calibrated(scores, last.calibration), visited)
 
 
 def test_a_line_is_kept_where_rows_gain_nothing_by_parting():

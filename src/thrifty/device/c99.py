@@ -568,6 +568,7 @@ def _tree_program(model: DeviceModel) -> str:
     if model.tree is None:
         return ""
     sizes = {"N_COMPONENTS": len(model.tree.mixture.share), "N_CLASSES": len(model.classes)}
+    sizes["N_MIXED"] = model.tree.n_mixed
     defined = "\n".join(f"#define {name} {value}u" for name, value in sizes.items())
     return f"{defined}\n" + _filled("tree.c", {"SERIES": SERIES, "NEGLIGIBLE": c_double(NEGLIGIBLE)})
 

@@ -96,11 +96,14 @@ class DeviceTree:
     mixture : Mixture
         Over places in the order of purchase, and not columns.
     levels : tuple of tuple of DeviceNode
-        Nodes of every stage; the last stage has one, which is scored by trees.
+        Nodes of every stage; the last stage has one.
+    n_mixed : int
+        Stages that the mixture scores: all, or all but the last, which trees score.
     """
 
     mixture: Mixture
     levels: tuple[tuple[DeviceNode, ...], ...]
+    n_mixed: int
 
     @property
     def nodes(self) -> list[DeviceNode]:
@@ -245,8 +248,8 @@ def device_model(chain: Chain, points: tuple[Policy, ...]) -> DeviceModel:
 
 def _tree(stages: Sequence[Stage], position: Ints) -> DeviceTree | None:
     """Nodes of a tree of purchases; None of a line."""
-    *levels, (last,) = (nodes_of(stage) for stage in stages)
-    mixtures = [node.mixture for level in levels for node in level if isinstance(node, MixtureStage)]
+    levels = [nodes_of(stage) for stage in stages]
+    mixtures = [level[0].mixture for level in levels if isinstance(level[0], MixtureStage)]
     if not mixtures:
         return None
 
@@ -256,8 +259,8 @@ def _tree(stages: Sequence[Stage], position: Ints) -> DeviceTree | None:
             turn = replace(turn, tells=np.where(turn.tells < 0, -1, position[turn.tells]))
         return DeviceNode(position[node.columns], turn)
 
-    nodes = (tuple(placed(node) for node in level) for level in (*levels, (last,)))
-    return DeviceTree(replace(mixtures[0], columns=position[mixtures[0].columns]), tuple(nodes))
+    nodes = tuple(tuple(placed(node) for node in level) for level in levels)
+    return DeviceTree(replace(mixtures[0], columns=position[mixtures[0].columns]), nodes, len(mixtures))
 
 
 def _stage(stage: Stage, n_held: int, position: Ints, n_order: int, n_scores: int) -> DeviceStage:

@@ -4,7 +4,7 @@ Trees are nodes ``TreeEnsemble`` of ai.onnx.ml 5 in double precision. A leaf of 
 trees with several outputs are written once for each. ONNX Runtime sends a missing value into a set of more than 32
 levels even where the node sends it elsewhere. So a missing level is -1 here, and a member of the sets it belongs to.
 
-In front of the last stage of a tree of purchases, rows are at nodes: what a row holds and where it may go are looked up
+Where the mixture of a tree of purchases answers, rows are at nodes: what a row holds and where it may go are looked up
 by the number of its node, in constants that are padded where nodes differ. Sums of the mixture are the last terms of
 cumulative sums, which have an order; a component that is left out adds zero.
 """
@@ -121,7 +121,7 @@ def onnx_files(model: DeviceModel, identity: str, version: str) -> dict[str, byt
         n_held = len(model.order) if model.tree else stage.n_held
         inputs: dict[str, Any] = {"x": ("DOUBLE", ["rows", n_held])}
         outputs = {"scores": shape, "gate": ("DOUBLE", ["rows"])}
-        if model.tree and place < len(model.stages) - 1:
+        if model.tree and place < model.tree.n_mixed:
             inputs["node"] = outputs["next"] = ("INT64", ["rows"])
             levels = _levels(graph, model.tree, n_held, "x")
             sums, following = _mixture(graph, model.tree, place, levels, "node")
@@ -189,7 +189,7 @@ def _whole(model: DeviceModel, about: dict[str, Any]) -> bytes:
         paid.append(graph.add("Reshape", cost, graph.constant([-1, 1], np.int64)))
         if model.costs is not None:
             paid_in.append(graph.add("Gather", graph.constant(model.costs), at_node))
-        if model.tree and place < n_stages - 1:
+        if model.tree and place < model.tree.n_mixed:
             sums, node = _mixture(graph, model.tree, place, levels, node)
             score = _calibrated(graph, stage, sums)
             gate = _uncertainty(graph, model, score)

@@ -132,11 +132,11 @@ APART static uint16_t next_node(const thrifty_session *session)
     return choice_nodes[best];
 }
 
-/* Gate of the node whose columns the row holds: that of the mixture, and of trees behind the last choice. */
+/* Gate of the node whose columns the row holds: that of the mixture or, behind the last choice, of trees. */
 static double visit_node(thrifty_session *session, const thrifty_code *codes)
 {
     session->visited = (uint16_t)(session->node + 1u);
-    if (session->stage + 1u == THRIFTY_N_STAGES)
+    if (session->stage >= N_MIXED)
         return visit(session, codes);
     look(session);
     return uncertainty(session, session->stage);

@@ -462,7 +462,7 @@ def best_tree(
         return None
     tree, out_of_fold, node, served = grown
     scores = StageScores(
-        np.concatenate([out_of_fold, line.scores.out_of_fold[:, -1:]], axis=1),
+        out_of_fold,
         served[:, None][:, : n_tied_stages(problem, tree.sets[0])],
         ratio=np.ones(node.shape[1]),
         costs=problem.costs_at(tree.sets, node),

@@ -5,8 +5,9 @@ Columns are cut into a few levels. Each class is a mixture of components within 
 far a value speaks for those near it are chosen by the log-loss of one fold. Level by level, from a first purchase of
 all rows, every row goes on to the purchase with the largest expected gain for its price, by a mixture that has not seen
 its fold. Sets that hold the same columns are one node; those that most rows come to are the nodes of the next level,
-and a row chooses among the purchases that lead to one of them. Behind the last level all rows buy all purchases of the
-line, and are scored by the trees of the line.
+and a row chooses among the purchases that lead to one of them. Behind the last level all rows hold the same, and are
+scored by the trees of the line with all columns or by the mixture with those that it knows, whichever has the smaller
+loss out of fold.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -279,7 +280,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class PurchaseTree:
-    """Nodes of every level, the mixture that answers there, and the line whose trees score rows behind the last.
+    """Nodes of every level, and what scores rows that made all purchases: the mixture, or the trees of the line.
 
     Attributes
     ----------
@@ -287,33 +288,29 @@ class PurchaseTree:
         Components of all classes.
     levels : tuple of tuple of Node
         Nodes of each level.
-    line : StagedTrees
-        The line.
+    columns : ndarray of int
+        Columns behind the last level, in the order of the line.
+    base : ndarray
+        Scores of the line before any tree.
+    last : TreeEnsemble, optional
+        Trees of all stages of the line; None where the mixture is better there, too.
     """
 
     mixture: Mixture
     levels: tuple[tuple[Node, ...], ...]
-    line: StagedTrees
-
-    @property
-    def base(self) -> Floats:
-        """Scores before any tree."""
-        return self.line.base
+    columns: Ints
+    base: Floats
+    last: TreeEnsemble | None
 
     @property
     def sets(self) -> list[list[Ints]]:
         """Columns of the nodes of every stage, that behind the last level included."""
-        return [*([node.columns for node in level] for level in self.levels), [self.line.sets[-1]]]
-
-    @cached_property
-    def last(self) -> TreeEnsemble:
-        """Trees of all stages of the line."""
-        return TreeEnsemble.concatenate(self.line.parts)
+        return [*([node.columns for node in level] for level in self.levels), [self.columns]]
 
     @property
     def n_bytes(self) -> int:
         """Bytes that the tree takes in a file at most."""
-        return stored_bytes(self.last) + self.mixture.tables.nbytes
+        return (0 if self.last is None else stored_bytes(self.last)) + self.mixture.tables.nbytes
 
     def stages(
         self,
@@ -328,9 +325,10 @@ class PurchaseTree:
                 MixtureStage(node.columns, self.mixture, calibration, task, node.turn) for node in level
             )
             stages.append(nodes[0] if len(nodes) == 1 else ForkStage(nodes))
-        columns = self.line.sets[-1]
-        last = CascadeStage(columns, self.last.over_columns(columns), calibrations[-1], task)
-        return (*stages, last)
+        if self.last is None:
+            return (*stages, MixtureStage(self.columns, self.mixture, calibrations[-1], task))
+        trees = self.last.over_columns(self.columns)
+        return (*stages, CascadeStage(self.columns, trees, calibrations[-1], task))
 
 
 class TreeSearch:
@@ -703,8 +701,8 @@ def find_tree(
     -------
     tree : PurchaseTree
         What serves.
-    scores : ndarray of shape (n_rows, n_levels, n_scores)
-        Held-out scores at every level.
+    scores : ndarray of shape (n_rows, n_levels + 1, n_scores)
+        Held-out scores at every level and behind them.
     node : ndarray of shape (n_rows, n_stages)
         Node of each row at each level and behind them.
     served : ndarray of shape (n_rows, n_scores)
@@ -750,7 +748,20 @@ def _grown(
     parts = [(first, without_first), *((fold, search.without(fold)) for fold in others)]
     levels, scores, node = search.levels(parts, search.n_levels)
     mixture = search.mixture(np.flatnonzero(search.is_used))
-    tree = PurchaseTree(mixture, tuple(levels), line)
+    # Behind the last level: the trees of the line with all columns, or the mixture with those that it knows.
+    last, columns = of_line[:, -1], line.sets[-1]
+    known, by_mixture = columns[np.isin(columns, search.known)], np.empty_like(last)
+    for rows, of_others in parts:
+        by_mixture[rows] = search.look(of_others, rows, known)[0]
+    held_out = np.concatenate(problem.folds)
+    of_trees, of_mixture = (
+        _mean_losses(problem.take(held_out), each[held_out, None]) for each in (last, by_mixture)
+    )
+    trees: TreeEnsemble | None = TreeEnsemble.concatenate(line.parts)
+    if compare(of_trees, of_mixture, problem.weight[held_out]) > 0.0:
+        last, columns, trees = by_mixture, known, None
+    scores = np.concatenate([scores, last[:, None]], axis=1)
+    tree = PurchaseTree(mixture, tuple(levels), columns, line.base, trees)
     if all(len(level) == 1 for level in levels) or (problem.max_bytes or np.inf) < tree.n_bytes:
         return None
     served, _ = search.look(mixture, np.arange(problem.n_rows), levels[0][0].columns)
