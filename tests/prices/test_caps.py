@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 
 import thrifty
 from thrifty import BudgetedClassifier, BudgetedRegressor, Prices, StageOptions
+from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 
 FEW = StageOptions(sizes=[(20, 3)])
@@ -113,3 +114,73 @@ def test_a_cap_behind_a_chain_keeps_rows_out_of_its_dear_routes():
     outer = BudgetedRegressor(FrozenEstimator(inner), prices=prices, stages=FEW, cv=2, random_state=0)
     outer = outer.fit(X[1::2], y[1::2])
     assert outer.at(cap=20.0).cost(X).max() <= 20.0
+
+
+def test_a_fit_that_knows_the_cap_buys_what_fits_under_it():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4)).round(3)
+    y = (X @ [4.0, 1.0, 1.0, 1.0] + rng.normal(0, 0.2, 400).round(3) > 0).astype(int)
+    prices = Prices([10.0, 3.0, 3.0, 3.0])
+    settings = {"prices": prices, "stages": FEW, "cv": 2, "random_state": 0}
+    full = LogisticRegression()
+    free, capped = (BudgetedClassifier(full, **settings, cap=cap).fit(X, y) for cap in (None, 9.0))
+    assert free.cost(X).max() > 9.0
+    assert capped.order_[-1] == 0
+    assert capped.cap_ == 9.0
+    assert capped.cost(X).max() <= 9.0
+    assert capped.score(X, y) > 0.58
+    again = capped.set_params(cap=None).fit(X, y)
+    assert not hasattr(again, "cap_")
+    with pytest.raises(InvalidInputError, match="cap must be"):
+        BudgetedClassifier(**settings, cap=-1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("cap", [{"days": 1.0}, {"days": 2.0}, {"dollars": 5.0, "days": 1.0}])
+def test_a_cap_on_a_delay_counts_rounds(cap):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame(rng.normal(size=(300, 5)).round(3), columns=list("abcde"))
+    y = (X.sum(axis=1) + rng.normal(0, 0.3, 300).round(3) > 0).astype(int)
+    costs = {name: {"dollars": 1.0 + place, "days": float(place > 1)} for place, name in enumerate("abcde")}
+    prices = Prices(costs, full={"dollars": 1.0}, delays=["days"])
+    clf = BudgetedClassifier(prices=prices, stages=FEW, cv=2, random_state=0).fit(X, y)
+    learned = BudgetedClassifier(prices=prices, cap=cap, stages=FEW, cv=2, random_state=0).fit(X, y)
+    for capped in (clf.at(cap=cap), learned):
+        for system in (
+            capped,
+            capped.at(budget={"days": 0.7}),
+            capped.at(budget={"dollars": 4.0, "days": 0.5}),
+        ):
+            paid = system.cost(X)
+            assert all(paid[name].max() <= limit + 1e-9 for name, limit in cap.items())
+        for row in range(10):
+            session = capped.start()
+            while (purchase := session.next_purchase) is not None:
+                session.give({name: X[name][row] for name in purchase.columns})
+            assert all(session.costs[name] <= limit + 1e-9 for name, limit in cap.items())
+    if cap == {"days": 1.0}:  # tests that are ordered together wait one day
+        assert clf.at(cap=cap).cost(X)["dollars"].max() > 6.0
+
+
+def test_commands_keep_a_cap(table, tmp_path, monkeypatch):
+    X, y = table
+    monkeypatch.chdir(tmp_path)
+    X.assign(y=y).iloc[:300].to_csv("train.csv", index=False)
+    X.iloc[300:].to_csv("rows.csv", index=False)
+    pd.DataFrame({"feature": X.columns, "dollars": 2.0, "minutes": 3.0}).to_csv("prices.csv", index=False)
+    fit = [
+        "fit",
+        "train.csv",
+        "--target",
+        "y",
+        "--prices",
+        "prices.csv",
+        "--full",
+        "boosting",
+        "-o",
+        "s.thrifty",
+    ]
+    assert main([*fit, "--cap", "minutes=9"]) == 0
+    assert main(["predict", "s.thrifty", "rows.csv", "-o", "a.csv", "--budget", "dollars=5"]) == 0
+    assert pd.read_csv("a.csv")["cost_minutes"].max() <= 9.0
+    assert main(["predict", "s.thrifty", "rows.csv", "-o", "a.csv", "--cap", "minutes=4"]) == 0
+    assert pd.read_csv("a.csv")["cost_minutes"].max() <= 4.0

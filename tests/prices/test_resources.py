@@ -239,11 +239,24 @@ def test_a_batch_keeps_to_all_budgets_exactly_and_as_well_as_any_mix_of_its_own_
         hold_budget(fitted, X[:40], {"dollars": 0.01})
 
 
-def test_what_takes_one_resource_says_so(table):
+def test_what_was_bought_is_learned_from_in_several_resources_as_in_one(table):
     X, y = table
-    prices = Prices({key: {"dollars": 1, "minutes": 1} for key in X.columns})
-    with pytest.raises(InvalidInputError, match="in one resource; these are in dollars, minutes"):
-        BudgetedClassifier(prices=prices).fit(X, y, bought="known")
+    mask = np.random.default_rng(0).random(X.shape) < 0.7
+    incomplete = X.where(mask)
+    prices = {key: 1.0 + place for place, key in enumerate(X.columns)}
+    both = {key: {"dollars": price, "minutes": 2 * price} for key, price in prices.items()}
+    settings = {"stages": StageOptions(sizes=[(20, 3)]), "cv": 2, "random_state": 0}
+    one, two = (
+        BudgetedClassifier(prices=Prices(each), **settings).fit(incomplete, y, bought=mask)
+        for each in (prices, both)
+    )
+    np.testing.assert_array_equal(one.order_, two.order_)
+    np.testing.assert_allclose(one.evidence_.gate, two.evidence_.gate)
+    limit = float(np.mean(one.frontier_.cost))
+    single, double = one.at(budget=limit), two.at(budget={"dollars": limit, "minutes": 100 * limit})
+    assert double.expected_cost_["dollars"] <= limit * (1 + 1e-9)
+    assert double.expected_cost_["minutes"] == pytest.approx(2 * double.expected_cost_["dollars"])
+    assert double.expected_score_ == pytest.approx(single.expected_score_, abs=0.02)
 
 
 # -- other doors -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty import BudgetedClassifier, BudgetedRanker, StageOptions, load
+from thrifty import BudgetedClassifier, BudgetedRanker, Prices, StageOptions, load
 from thrifty.cli import main
 from thrifty.errors import DataUnavailableError, InvalidInputError
 from thrifty.scale import folder as folder_module
@@ -66,6 +66,27 @@ def test_a_sample_is_the_same_for_all_partitions_and_takes_equal_rows_together(t
     assert 480 < len(one) <= 500
     taken = table.merge(one[FEATURES].drop_duplicates(), on=FEATURES)
     assert len(taken) == len(one)
+
+
+def test_points_are_measured_in_every_resource_on_the_rows_outside_the_sample(table):
+    rows, _ = sample_rows(partitions(table, 3), FEATURES, "y", 500)
+    both = {name: {"dollars": 1.0 + place, "minutes": 4.0 - place} for place, name in enumerate(FEATURES)}
+    fitted = small().set_params(
+        feature_costs=None, prices=Prices(both), budget={"dollars": 4.0, "minutes": 6.0}
+    )
+    fitted = fitted.fit(rows[FEATURES], rows["y"])
+    measured = evaluate(fitted, partitions(table, 5), "y")
+    in_sample = table[["a", "b", "count", "colour", "y"]].merge(
+        rows.drop_duplicates(), how="left", indicator=True
+    )
+    new = table[in_sample["_merge"].to_numpy() == "left_only"]
+    policy = measured._learned.policy
+    for point in (0, len(policy) - 1):
+        paid = measured._learned.at(policy.at(point)).cost(new[FEATURES]).mean()
+        np.testing.assert_allclose(policy.costs[point], [paid["dollars"], paid["minutes"]], rtol=1e-9)
+    expected = measured.expected_cost_
+    assert expected["dollars"] <= 4.0 + 1e-9
+    assert expected["minutes"] <= 6.0 + 1e-9
 
 
 def test_files_of_every_kind_give_the_sample_of_memory_and_a_late_cell_that_is_no_number_is_named(

@@ -64,6 +64,7 @@ from thrifty.engine.walk.column_plan import Plan
 from thrifty.engine.walk.mixture import Mixture, MixtureStage, TurnByGain
 from thrifty.engine.walk.next_model import (
     AtRates,
+    Capped,
     Cascades,
     ColumnSets,
     Log,
@@ -143,6 +144,7 @@ register(OperatingPoint, infinite=("thresholds",))
 register(Policy, infinite=("thresholds", "cost", "score"))
 register(EstimatorFull, check=check_stored)
 register(Thresholds, infinite=("cuts",))
+register(Capped, infinite=("limits",))
 register(RouterState, renamed={"silent": "models_without_answers"})
 register(TreeEnsemble, infinite=("threshold",))
 register(Spread, infinite=("edges",))
@@ -395,6 +397,7 @@ class SavedRouter:
     more_shares: Floats | None = None
     prices: Prices | None = None
     cutoff: float | None = None
+    cap: Any = None
 
     @classmethod
     def of(cls, router: ModelRouter) -> "SavedRouter":
@@ -417,6 +420,7 @@ class SavedRouter:
             router.policy_.more_shares,
             None if router.prices is None else resolve_prices(None, router.prices, Prices()),
             router.cutoff,
+            _plain_budget(router.cap),
         )
 
     def restored(self) -> ModelRouter:
@@ -434,7 +438,9 @@ class SavedRouter:
             raise _refused("share", "mix points of the frontier", self.share)
         outcome = "quality" if self.cutoff is None else "runtime"
         settings = self.max_asks, self.confidence, self.random_state, self.after, self.prices, outcome
-        router = ModelRouter(prices, self.budget, *settings, self.cutoff)
+        resources = self.state.resources
+        ask = "parallel" if resources is not None and resources.delays else "in turn"
+        router = ModelRouter(prices, self.budget, *settings, self.cutoff, ask, self.cap)
         return router.restored(self.state, (points, shares), self.certificate)
 
 

@@ -14,6 +14,7 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Cap,
     Explore,
     Goal,
     MaxLoss,
@@ -108,6 +109,7 @@ def buy(
     budget: Budget = None,
     max_loss: MaxLoss = None,
     explore: Explore = 0.0,
+    cap: Cap = None,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
     public_key: PublicKey = None,
@@ -127,7 +129,7 @@ def buy(
     database = Database.of(source)
     with notes_of_warnings():
         fitted = at_operating_point(
-            load(system, public_key=public_key), Goal.read(budget, max_loss, explore=explore)
+            load(system, public_key=public_key), Goal.read(budget, max_loss, explore=explore, cap=cap)
         )
         named = named_row_key(fitted, row_key)
         as_text = {*([database.key] if database.has_text_keys else []), *([named] if named else [])}

@@ -17,6 +17,7 @@ from thrifty.cli.console import (
 )
 from thrifty.cli.options import (
     AsJson,
+    Cap,
     Confidence,
     Delay,
     Explore,
@@ -119,6 +120,7 @@ def fit(
     min_recall: MinRecall = None,
     no_mix: NoMix = False,
     explore: Explore = 0.0,
+    cap: Cap = None,
     task: Annotated[
         TargetKind | None,
         typer.Option(
@@ -214,7 +216,7 @@ def fit(
     from thrifty.reporting.measure import expected
     from thrifty.scale.folder import find_files
 
-    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix, explore=explore)
+    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix, explore=explore, cap=cap)
     if no_mix and confidence is not None:
         raise InvalidInputError("--no-mix is for a budget that is met on average. Leave --confidence out.")
     if goal.min_recall and (goal.max_loss is not None or confidence is not None):

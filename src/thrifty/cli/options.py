@@ -91,6 +91,14 @@ Budget = Annotated[
         metavar="AMOUNT|RESOURCE=AMOUNT",
     ),
 ]
+Cap = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What no row ever spends, also of a resource, such as minutes=60: routes that cost more are not taken; "
+        "repeat for several resources.",
+        metavar="AMOUNT|RESOURCE=AMOUNT",
+    ),
+]
 NoMix = Annotated[
     bool,
     typer.Option(
@@ -139,6 +147,7 @@ class Goal:
     min_recall: dict[str, float] | None = None
     mix: bool | None = None
     explore: float | None = None
+    cap: Any = None
 
     @classmethod
     def read(
@@ -149,8 +158,9 @@ class Goal:
         *,
         no_mix: bool = False,
         explore: float = 0.0,
+        cap: Sequence[str] | None = None,
     ) -> "Goal":
-        """Parse ``--budget``, ``--max-loss``, ``--min-recall``, ``--no-mix`` and ``--explore``."""
+        """Parse ``--budget``, ``--max-loss``, ``--min-recall``, ``--no-mix``, ``--explore`` and ``--cap``."""
         if budget and max_loss:
             raise InvalidInputError(
                 f"give one of --budget, --max-loss; got --budget {' '.join(budget)} and --max-loss "
@@ -162,7 +172,9 @@ class Goal:
             raise InvalidInputError("--explore is for a --budget alone. Give one, or leave it out.")
         floors = _read_shares("--min-recall", min_recall or ()) or None
         amounts, mix = read_amounts("--budget", budget), False if no_mix else None
-        return cls(amounts, _read_max_loss(max_loss), floors, mix, explore or None)
+        return cls(
+            amounts, _read_max_loss(max_loss), floors, mix, explore or None, read_amounts("--cap", cap)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The goals that are set, by name."""

@@ -226,7 +226,7 @@ def goals_for(system: Any, goal: Goal) -> dict[str, Any]:
                 f"--{name.replace('_', '-')} is not for a {method_of(system)}, which is what the file holds. Leave it "
                 f"out."
             )
-        if isinstance(value, dict) and name != "budget":
+        if isinstance(value, dict) and name not in ("budget", "cap"):
             goals[name] = labels_by_name(name, value, chain_of(system).classes)
     return goals
 

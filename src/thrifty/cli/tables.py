@@ -9,6 +9,7 @@ from thrifty.cli.console import notes_of_warnings, print_json, print_note, print
 from thrifty.cli.options import (
     AsJson,
     Budget,
+    Cap,
     Explore,
     FormerCosts,
     FullCost,
@@ -47,6 +48,7 @@ def predict(
     min_recall: MinRecall = None,
     no_mix: NoMix = False,
     explore: Explore = 0.0,
+    cap: Cap = None,
     hold_budget: Annotated[
         bool,
         typer.Option(
@@ -85,7 +87,7 @@ def predict(
     from thrifty.scale.folder import find_files, predict_files
     from thrifty.scale.scorer import Scorer
 
-    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix, explore=explore)
+    goal = Goal.read(budget, max_loss, min_recall, no_mix=no_mix, explore=explore, cap=cap)
     on_screen = str(out) == "-"
     if is_many(table):
         if hold_budget or raw or on_screen:
@@ -146,6 +148,7 @@ def explain(
     budget: Budget = None,
     max_loss: MaxLoss = None,
     no_mix: NoMix = False,
+    cap: Cap = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"Explain every row instead of the first {_EXPLAINED}.")
     ] = False,
@@ -159,7 +162,7 @@ def explain(
     from thrifty.bundle.save_load import load
     from thrifty.engine.table.files import name_of
 
-    goal = Goal.read(budget, max_loss, no_mix=no_mix)
+    goal = Goal.read(budget, max_loss, no_mix=no_mix, cap=cap)
     with notes_of_warnings():
         fitted = view.at_operating_point(load(system, public_key=public_key), goal)
         rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)

@@ -130,6 +130,7 @@ def fit_table(
     min_recall: Mapping[Any, float] | None = None,
     mix: bool = True,
     explore: float = 0.0,
+    cap: Any = None,
     task: str | None = None,
     query: str = "",
     loss: str | None = None,
@@ -177,6 +178,8 @@ def fit_table(
         Whether the keys of rows may decide between two points of a budget, as in ``at``.
     explore : float, default=0.0
         Share of the rows that go on buying beyond their stop, within the budget, as in ``at``.
+    cap : float, or dict of resource to float, optional
+        What no row ever spends, as in ``at``; a classifier learns with it.
     task : {"classes", "number", "ranking"}, optional
         Kind of target; by default a column with more than 30 distinct numbers holds numbers, any other classes.
     query : str
@@ -257,6 +260,9 @@ def fit_table(
         n_jobs=n_jobs,
         random_state=random_state,
     )
+    is_capped_later = cap is not None and not isinstance(estimator, BudgetedClassifier)
+    if cap is not None and not is_capped_later:
+        estimator.set_params(cap=cap)
     floors = labels_by_name("min_recall", min_recall, data.classes)
     limits = labels_by_name("max_loss", max_loss, data.classes)
     holds_out = evaluate is None and bought is None  # the losses of incomplete rows are not binomial
@@ -300,6 +306,8 @@ def fit_table(
                 fitted = fitted.certified(
                     data.X[is_proof], data.y[is_proof], confidence=level, **given, **goal
                 )
+    if is_capped_later:
+        fitted = fitted.at(cap=cap, budget=budget, mix=mix)
     if floors:
         assert isinstance(fitted, BudgetedClassifier)  # others have no labels to name
         fitted = fitted.at(budget=budget, min_recall=floors, mix=mix)

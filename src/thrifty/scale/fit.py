@@ -7,7 +7,7 @@ scores and certificates are those of the table in memory. Rows of the sample, an
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -160,8 +160,9 @@ def evaluate(
             "Draw a smaller sample."
         )
     other = estimator._without_certificate()
-    means = measured.sums[:, place.reshape(-1)] / measured.n_rows
-    other._measured_on(Means(*means), measured.n_rows)
+    places = place.reshape(-1)
+    means = Means(*(each[places] for each in astuple(measured.means)))
+    other._measured_on(means, measured.n_rows, None if measured.costs is None else measured.costs[places])
     if max_loss is None or candidates is None or counted is None:
         return other
     candidates = replace(candidates, means=counted.means, held_out=True)
@@ -247,7 +248,10 @@ class PartitionSums:
         fitted, against = (self.fitted,), counted is not None
         frontier = Frontier((evidence,), source, points, means, means, True, against, fitted)
         trials = trials_of(evidence.rows, fitted, evidence.n_units, HELD_OUT, counted)
-        return CountedRows.of(frontier, trials, self.max_loss if against else None)
+        rows = CountedRows.of(frontier, trials, self.max_loss if against else None)
+        if evidence.costs is None:
+            return rows
+        return replace(rows, sums=np.vstack([rows.sums, rows.n_rows * evidence.mean_costs(points).T]))
 
 
 def _total(parts: Sequence[CountedRows | None]) -> CountedRows | None:

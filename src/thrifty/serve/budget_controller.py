@@ -462,6 +462,8 @@ class BudgetsController:
         Mean cost per row that the stream is to spend at most, of some of the resources.
     window : int
         Rows of which ``mean_spend`` is the mean.
+    is_at_hand_free : bool
+        Whether columns that come with a row cost nothing, as where providers sell the others.
     spending : callable
         From the name of a resource to the ``Spending`` of it.
     """
@@ -474,6 +476,7 @@ class BudgetsController:
         *,
         target: Mapping[str, float],
         window: int = 2000,
+        is_at_hand_free: bool = False,
         spending: Callable[[str], Spending] | None = None,
     ) -> None:
         resources = resources_of(system)
@@ -481,7 +484,7 @@ class BudgetsController:
             raise InvalidInputError(
                 f"the budget must be a number, since prices are in one resource; got {dict(target)!r}."
             )
-        self._resources, self._window = resources, window
+        self._resources, self._window, self._is_at_hand_free = resources, window, is_at_hand_free
         self._spending = spending or (lambda _: Spending(window))
         self._held: dict[str, _Held] = {}
         if isinstance(system, Chain):
@@ -567,7 +570,7 @@ class BudgetsController:
 
         def walk(chain: Chain, rows: Ints) -> tuple[Walk, Floats]:
             walk = chain.walk(reader, rows)
-            return walk, chain.costs(reader, walk)
+            return walk, costs_at_hand(chain, walk) if self._is_at_hand_free else chain.costs(reader, walk)
 
         return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walk, beyond))
 
@@ -602,6 +605,12 @@ def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:
         nothing = np.zeros_like(chain.bought_by_place)
         paid = chain.price_list.cost_of_rows(nothing, np.arange(len(paid)) == len(paid) - 1)
     return np.append(paid, 0.0)
+
+
+def costs_at_hand(chain: Chain, walk: Walk) -> Floats:
+    """Cost in each of several resources of rows that came with their columns, which cost nothing."""
+    places = chain.places(walk)
+    return np.stack([cost_at_hand(each, is_free=True)[places] for each in chain.by_resource], axis=1)
 
 
 def joined(walks: Sequence[Walk]) -> Walk:

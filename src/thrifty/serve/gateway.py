@@ -340,12 +340,13 @@ class Gateway(BaseGateway[Model | ServedCascade]):
                     "budget_cap takes prices in one resource. Leave it out, or serve a system that was saved at a cap "
                     "per row: at(cap=...)."
                 )
-            if self.providers:
-                raise InvalidInputError(
-                    "budgets of several resources are held for rows that come with their columns, and providers are "
-                    "set. Leave the budgets or the providers out."
-                )
-            return BudgetsController(system, target=budget, window=window, spending=self._spending_of)
+            return BudgetsController(
+                system,
+                target=budget,
+                window=window,
+                is_at_hand_free=bool(self.providers),
+                spending=self._spending_of,
+            )
         return BudgetController(
             system,
             target=budget,

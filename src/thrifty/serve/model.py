@@ -39,7 +39,13 @@ from thrifty.errors import (
 )
 from thrifty.learners.table_fit import record_of
 from thrifty.rows import key_chance
-from thrifty.serve.budget_controller import BudgetController, BudgetsController, cost_at_hand, joined
+from thrifty.serve.budget_controller import (
+    BudgetController,
+    BudgetsController,
+    cost_at_hand,
+    costs_at_hand,
+    joined,
+)
 from thrifty.serve.config import Config
 from thrifty.serve.csv_log import CsvLog
 from thrifty.serve.inference_protocol import Answered, Purchases, RequestCells, RequestRows, output_types
@@ -329,11 +335,9 @@ class Model:
         """Cost of the rows on their way, by the prices of each row where they differ; and that in each resource."""
         if self.resources is not None:
             point = self.chain if self.controller is None else self.controller.chain_at_setpoint
-            if self.providers:
-                each = [cost_at_hand(one, is_free=True)[one.places(walk)] for one in self.chain.by_resource]
-                costs = np.stack(each, axis=1)
-            else:
-                costs = point.costs(self._reader(cells), walk)
+            costs = (
+                costs_at_hand(self.chain, walk) if self.providers else point.costs(self._reader(cells), walk)
+            )
             return (costs * self.resources.rates).sum(axis=1), dict(
                 zip(self.resources.names, costs.T, strict=True)
             )

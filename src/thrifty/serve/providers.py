@@ -109,7 +109,11 @@ class Buyer:
             if source.refusal is not None:
                 raise source.refusal
             # Calls count as answered: were a failed one worth nothing, an outage would send ever more rows on.
-            return (rows, route, outputs, sent), reader.spent(rows, sent.astype(np.intp))
+            calls = sent.astype(np.intp)
+            in_each = reader.costs(rows, calls) if isinstance(controller, BudgetsController) else None
+            return (rows, route, outputs, sent), (
+                reader.spent(rows, calls) if in_each is None else in_each.to_numpy()
+            )
 
         parts: list[tuple[Ints, Chain | None]] = [(everyone, None)]
         if explored is not None:

@@ -10,6 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetedClassifier, Policy, Prices, StageOptions
+from thrifty.engine.purchases.sources import RetryingSource
 from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config, read_config
 from thrifty.serve.gateway import Loaded
@@ -403,6 +404,37 @@ def test_budgets_of_two_resources_are_held_shown_and_changed(open_gateway, of_tw
     assert np.mean([one["cost_minutes"] for one in free]) <= budget["minutes"]
     for refused in (3.0, {"hours": 1}, {"dollars": -1}):
         assert gateway.admin("/budget", {"budget": refused}).status == 400
+
+
+class Sold(RetryingSource):
+    """Lines of a table by key."""
+
+    def __init__(self, table):
+        super().__init__(0)
+        self.table = table
+
+    def ask(self, rows, names):
+        return self.table.loc[[self.keys[row] for row in rows], list(names)].to_numpy()
+
+
+def test_budgets_of_two_resources_are_held_by_what_providers_sell(open_gateway, of_two_resources):
+    cascade, X = of_two_resources
+    most = cascade.expected_cost_
+    budget = {"dollars": 0.6 * most["dollars"], "minutes": 0.5 * most["minutes"]}
+    lab = {"lab": {"columns": ["ecg", "scan"], "key": "id", "path": "unread.csv"}}
+    table = X.set_index(X.index.map(lambda row: f"n{row}"))
+    gateway = open_gateway(
+        cascade, {"sources": {"lab": Sold(table)}}, providers=lab, budget=budget, budget_window=200
+    )
+    paid = []
+    for first in range(0, 400, 20):
+        rows = [{"age": X["age"][row], "id": f"n{row}"} for row in range(first, first + 20)]
+        paid += gateway.ask("/predict", {"rows": rows}).said["answers"]
+    spent = {name: np.mean([one[f"cost_{name}"] for one in paid]) for name in budget}
+    assert all(spent[name] <= 1.15 * limit for name, limit in budget.items())
+    assert max(spent[name] / budget[name] for name in budget) > 0.8
+    whole = gateway.ask("/predict", {"rows": X.iloc[:50].to_dict("records")}).said["answers"]
+    assert {one["cost_minutes"] for one in whole} == {0.0}  # all columns came with the request
 
 
 def test_what_a_live_budget_in_several_resources_cannot_do_is_refused(

@@ -235,8 +235,9 @@ class CountedRows:
         Rows that equal one of the fit; None where the rows of the fit are not known.
     losses : tuple of LossCounts
         Losses of each point, of all rows or of the classes that have a limit.
-    sums : ndarray of shape (3, n_points)
-        Sums over the rows given of cost, "is sent" and score at each point.
+    sums : ndarray of shape (3, n_points) or (3 + n_resources, n_points)
+        Sums over the rows given of cost, "is sent" and score at each point, and of the cost in each of several
+        resources.
     words : ndarray of shape (n_rows,) or None
         Fingerprints of the rows given, with their labels.
     """
@@ -281,7 +282,12 @@ class CountedRows:
     @property
     def means(self) -> Means:
         """Mean cost, share sent and mean score of the rows given, at each point."""
-        return Means(*(self.sums / self.n_rows))
+        return Means(*(self.sums[:3] / self.n_rows))
+
+    @property
+    def costs(self) -> Floats | None:
+        """Mean cost of the rows given at each point in each of several resources; None where there is one."""
+        return self.sums[3:].T / self.n_rows if len(self.sums) > 3 else None
 
 
 def _certificate(

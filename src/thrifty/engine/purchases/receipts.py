@@ -37,6 +37,8 @@ class Purchase:
         Reader of the columns, or the row's state, and why the row is not answered yet.
     prices : dict of str to float, optional
         Price in each of several resources; ``price`` is then their sum at the exchange rates of the fit.
+    at_once : tuple of str
+        Models that are asked at the same time as this one, so that they wait together; empty where it is alone.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Purchase:
     columns: tuple[Any, ...] = ()
     why: str = ""
     prices: dict[str, float] | None = None
+    at_once: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

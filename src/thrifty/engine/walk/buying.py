@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -165,36 +166,63 @@ def buy_answers(
             f"models must have a function of rows for each model that may be asked; {lacking[0]!r} has none."
         )
 
+    def call(name: str, part: Ints) -> Any:
+        try:
+            return models[name](rows_of(part))
+        except Exception as error:  # a user's model may raise anything
+            return _Failed(error)
+
     def buy() -> Receipt:
+        ahead: dict[str, list[tuple[Ints, Any]]] = {}  # answers of models that were asked at once with others
         while not ledger.is_closed:
             waiting: dict[str, list[int]] = {}
+            of_round: dict[str, list[int]] = {}
             for row, session in enumerate(sessions):
                 if (wanted := session.next_purchase) is not None:
                     waiting.setdefault(wanted.name, []).append(row)
+                    for name in wanted.at_once[1:]:
+                        of_round.setdefault(name, []).append(row)
             if not waiting:
                 break
-            for name, rows in waiting.items():
-                for part in ledger.parts(np.array(rows)):
-                    if not ledger.is_closed:
-                        _ask_model(models[name], name, rows_of(part), part, sessions, ledger)
+            known = {name: np.concatenate([part for part, _ in parts]) for name, parts in ahead.items()}
+            jobs = [
+                (name, part, group is waiting)
+                for group in (waiting, of_round)
+                for name, rows in group.items()
+                for part in ledger.parts(np.setdiff1d(rows, known.get(name, [])).astype(np.intp))
+                if len(part)
+            ]
+            answers = {name: ahead.pop(name) for name in [*ahead] if name in waiting}
+            if of_round:
+                with ThreadPoolExecutor(len(jobs) or 1) as pool:
+                    called = [*pool.map(lambda job: call(*job[:2]), jobs)]
+                for (name, part, is_now), answered in zip(jobs, called, strict=True):
+                    (answers if is_now else ahead).setdefault(name, []).append((part, answered))
+                jobs = []
+            for name, parts in answers.items():
+                for part, answered in parts:
+                    _give_answers(answered, name, part, sessions, ledger)
+            for name, part, _ in jobs:
+                if not ledger.is_closed:
+                    _give_answers(call(name, part), name, part, sessions, ledger)
         return _receipt_of_answers(sessions, names, ledger)
 
     return _receipt_of_all(ledger, buy)
 
 
-def _ask_model(
-    model: Callable[[Any], Any],
-    name: str,
-    rows: Any,
-    numbers: Ints,
-    sessions: Sequence[ModelSession],
-    ledger: Ledger,
+@dataclass(frozen=True)
+class _Failed:
+    """A model that raised an error instead of answering."""
+
+    error: Exception
+
+
+def _give_answers(
+    answered: Any, name: str, numbers: Ints, sessions: Sequence[ModelSession], ledger: Ledger
 ) -> None:
-    """Ask one model about some rows; an error is a failure of all of them."""
-    try:
-        answered = model(rows)
-    except Exception as error:  # a user's model may raise anything
-        ledger.note(numbers, error_text(error), error)
+    """Give the answers of one model about some rows to their sessions; an error is a failure of all of them."""
+    if isinstance(answered, _Failed):
+        ledger.note(numbers, error_text(answered.error), answered.error)
         for row in numbers:
             sessions[row].fail()
         return

@@ -595,16 +595,19 @@ class Chain(BuyingMixin):
         return self.task.bounded(self.answer(Table(numbers, table)))
 
 
-def lowest_thresholds(chain: Chain, cap: Any) -> Floats:
-    """Least threshold of each own stage at which no row spends more than a cap, shape (n_own_stages,).
+def capped_thresholds(chain: Chain, thresholds: Floats, cap: Any) -> Floats:
+    """Thresholds of operating points without the routes on which a row would spend more than a cap.
 
-    It is infinite where the next stage may cost a row more, so that all rows stop before it, else without effect. In a
-    chain with forks the dearest node of the next stage decides, and of a chain behind its dearest route.
+    All rows stop at the last stage before such a route: there the threshold is infinite. In a chain with forks the
+    dearest node of a stage decides, and of a chain behind its dearest route. Where a resource is a delay, the rounds of
+    each point count.
 
     Parameters
     ----------
     chain : Chain
         The chain.
+    thresholds : ndarray of shape (n_points, n_own_stages)
+        Thresholds of each point.
     cap : float, or dict of resource to float
         What no row may spend, checked.
     """
@@ -620,14 +623,29 @@ def lowest_thresholds(chain: Chain, cap: Any) -> Floats:
     first = chain.first_places
     # What each own stage costs at most, and what is behind all of them.
     dearest = np.array([paid[:, start:end].max(axis=1) for start, end in pairwise([*first, paid.shape[1]])])
-    is_within = np.all(dearest <= limits * (1 + SLACK), axis=1).tolist()
+
+    is_within = np.all(dearest <= limits * (1 + SLACK), axis=1)
     if not is_within[0]:
         least = dearest[0] if resources is None else resources.named(dearest[0])
         shown = f"{least[0]:.6g}" if resources is None else costs_text(least)
         raise InvalidParameterError(
             "cap", f"must be at least {shown}, the cost of the cheapest route; got {cap!r}. Raise the cap."
         )
-    return np.array([-np.inf if is_next else np.inf for is_next in is_within[1:]])
+    if chain.rounds is None:
+        return np.where(is_within[1:], thresholds, np.inf)
+
+    def ends_within(point: Floats, rounds: Floats) -> bool:
+        """True if no row that stops under a point has spent more than the cap."""
+        ends = np.flatnonzero(np.r_[~np.isneginf(point), True])
+        beyond = np.flatnonzero(np.isposinf(point[ends[:-1]]))
+        ends = ends[: int(beyond[0]) + 1 if len(beyond) else None]
+        return bool(np.all(costs_in_rounds(rounds, point)[ends] <= limits * (1 + SLACK)))
+
+    capped, places = thresholds.copy(), np.arange(thresholds.shape[1])
+    for point in capped:
+        stopping = (np.where(places == last, np.inf, point) for last in (-1, *places[::-1]))
+        point[:] = next(each for each in stopping if ends_within(each, chain.rounds))
+    return capped
 
 
 # -- explanations ----------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from thrifty.engine.prices.billing import Resources, amount_text, check_amount
 from thrifty.engine.prices.prices import ModelPrice, price_of_answer
 from thrifty.engine.purchases.receipts import Purchase, decision_text
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, Calibration, class_probabilities
-from thrifty.engine.walk.next_model import Log, Rules, Step
+from thrifty.engine.walk.next_model import Capped, Log, Rules, Step, at_once, rest_of_round
+from thrifty.engine.walk.policy import SLACK
 from thrifty.engine.walk.session import Session
 from thrifty.errors import InvalidInputError, MissingEvidenceWarning
 
@@ -152,6 +153,7 @@ class ModelSession(Session):
         self._compared: dict[int, str] = {}
         self._is_substitute = False
         self._forms: list[Any] = []
+        self._longest = np.zeros(0 if log.delays is None else len(log.delays))
         self.cost = models.calls
         resources = models.resources
         self.costs = None if resources is None else dict.fromkeys(resources.names, 0.0)
@@ -194,6 +196,9 @@ class ModelSession(Session):
         prior, cost = self._log.prior[0], self._log.expected[0]
         asked = [model for model in self._asked if model < self._n_models]
         left = [model for model in range(len(prior)) if model not in asked]
+        if isinstance(self._rules, Capped):
+            room = self._rules.limits * (1 + SLACK) - self._paid_so_far
+            left = [model for model in left if np.all(self._rules.prices[model] <= room)]
         limit = np.inf if self._log.cutoff is not None else max(cost[model] for model in asked)
         within = [model for model in left if cost[model] <= limit]
         if within:
@@ -213,8 +218,26 @@ class ModelSession(Session):
             by_resource = None
             if resources is not None and expected is not None:
                 by_resource = resources.named(expected[0, self._next])
-            self._purchase = Purchase(name, price, self._columns_of(self._next), why, by_resource)
+            together = tuple(self._models.names[model] for model in self._round())
+            self._purchase = Purchase(name, price, self._columns_of(self._next), why, by_resource, together)
         return self._purchase
+
+    def _waits_with_others(self) -> bool:
+        """True if the next model is asked at the same time as those before."""
+        return not self._is_substitute and 0 < len(self._asked) < at_once(self._rules, self._place)
+
+    def _round(self) -> list[int]:
+        """Models of the round that the next one belongs to, from it on; empty where it is alone."""
+        number = at_once(self._rules, self._place)
+        if number < 2 or len(self._asked) >= number or self._is_substitute or self._next is None:
+            return []
+        asked = (*self._asked, self._next)
+        return [self._next, *rest_of_round(self._rules, self._place, asked, self._log)]
+
+    @property
+    def _paid_so_far(self) -> Floats:
+        """What the row has paid in each resource."""
+        return np.array([self.cost]) if self.costs is None else np.array([*self.costs.values()])
 
     @property
     def answer(self) -> Any:
@@ -351,6 +374,14 @@ class ModelSession(Session):
         brings = self._columns_of(model)
         if models.resources is not None:
             paid, by_resource = self._paid_in(model, cost)
+            if (delays := self._log.delays) is not None:
+                # Models that are asked at once wait as long as the slowest one.
+                billed = np.array([*by_resource.values()])
+                before = self._longest * self._waits_with_others()
+                self._longest, waits = np.maximum(billed[delays], before), billed.copy()
+                waits[delays] = self._longest - before
+                paid = float(waits @ models.resources.rates)
+                by_resource = models.resources.named(waits)
             self.costs = {name: amount + by_resource[name] for name, amount in (self.costs or {}).items()}
         elif cost is None and not brings:
             price: Any = price_of_answer(models.prices[model], self._x, answer)

@@ -8,6 +8,7 @@ whose answers come one after another. ``learners/routing/learn.py`` learns the r
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -17,6 +18,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.walk.calibration import UNPARSED
+from thrifty.engine.walk.policy import SLACK
 
 DIGITS = 6
 """Scores are rounded before they are compared: the last bits of a BLAS decide nothing."""
@@ -190,6 +192,10 @@ class Log:
         How class probabilities of several models are combined.
     costs, expected_costs : ndarray of shape (n_rows, n_models, n_resources), optional
         Costs in each of several resources; ``cost`` and ``expected`` are then their sums at exchange rates.
+    rates : ndarray of shape (n_resources,), optional
+        Exchange rates at which ``cost`` and ``expected`` are the sums of those in several resources.
+    delays : ndarray of int, optional
+        Places of resources that are delays: of models that are asked at once the longest one counts.
     columns : ColumnSets, optional
         Columns that cost, and what is expected at each set of them.
     cells : ndarray of shape (n_rows, n_columns), optional
@@ -213,6 +219,8 @@ class Log:
     pooling: Pooling | None = None
     costs: Floats | None = None
     expected_costs: Floats | None = None
+    rates: Floats | None = None
+    delays: Ints | None = None
     columns: ColumnSets | None = None
     cells: Floats | None = None
     at_sets: Floats | None = None
@@ -292,7 +300,16 @@ class Log:
         assert self.costs is not None  # there are several
         assert self.expected_costs is not None
         cost, expected = ((each * rates).sum(axis=2) for each in (self.costs, self.expected_costs))
-        return replace(self, cost=cost, expected=expected)
+        return replace(self, cost=cost, expected=expected, rates=rates)
+
+    def saved_at_once(self, models: Sequence[int]) -> Floats:
+        """What each row pays less where some models are asked at once: only the longest delay counts."""
+        assert self.costs is not None
+        assert self.rates is not None
+        assert self.delays is not None
+        waits = self.costs[:, list(models)][:, :, self.delays]
+        saved: Floats = (waits.sum(axis=1) - waits.max(axis=1)) @ self.rates[self.delays]
+        return saved
 
     def share_after(self, model: int, asked: Sequence[int]) -> float:
         """Share of its cost that a model takes after others."""
@@ -357,10 +374,13 @@ class Cascades:
         The models of each rule; a single model comes first, followed by -1.
     best : ndarray of shape (n_prices,)
         Which of the first two answers is taken where they agree.
+    at_once : ndarray of int of shape (n_prices,), optional
+        Number of first models that are asked at once, so that they wait together; None asks one after another.
     """
 
     models: Ints
     best: Ints
+    at_once: Ints | None = None
 
     reads_row: ClassVar[bool] = False
 
@@ -377,7 +397,11 @@ class Cascades:
         single = models[:, 1] < 0
         named = [models[:, 0], self.best, *models[~single, 1:].T]
         inside = all(bool(((models >= 0) & (models < log.n_models)).all()) for models in named)
-        return inside and (log.answers is not None or bool(single.all()))
+        return (
+            inside
+            and (log.answers is not None or bool(single.all()))
+            and _suits_at_once(self.at_once, models, log)
+        )
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide by agreement."""
@@ -385,12 +409,18 @@ class Cascades:
         n_rows, unknown = len(log), np.full(len(log), np.nan)
         if first not in asked:
             return nothing_asked(log, first)
-        if second < 0 or third in asked:
+        if second < 0 or (third in asked and at_once(self, place) < len(self.models[place])):
             return Step(np.full(n_rows, -1), np.full(n_rows, first if second < 0 else third), unknown)
         if second not in asked:
             return Step(np.full(n_rows, second), np.full(n_rows, first), unknown)
         assert log.answers is not None
         agree = (log.answers[:, first] == log.answers[:, second]) & (log.answers[:, first] >= 0)
+        if at_once(self, place) == len(
+            self.models[place]
+        ):  # all are asked, whether or not the first two agree
+            if third not in asked:
+                return Step(np.full(n_rows, third), np.full(n_rows, first), unknown)
+            return Step(np.full(n_rows, -1), np.where(agree, int(self.best[place]), third), unknown)
         return Step(np.where(agree, -1, third), np.full(n_rows, int(self.best[place])), unknown)
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
@@ -412,11 +442,14 @@ class Thresholds:
         A row goes on to the next model iff the confidence of the answer at hand is not above this.
     combines : bool
         Whether answers are combined.
+    at_once : ndarray of int of shape (n_rules,), optional
+        Number of first models that are asked at once, so that they wait together; None asks one after another.
     """
 
     models: Ints
     cuts: Floats
     combines: bool = True
+    at_once: Ints | None = None
 
     reads_row: ClassVar[bool] = False
 
@@ -437,6 +470,7 @@ class Thresholds:
             and bool((is_model[:, 1:] <= is_model[:, :-1]).all())
             and all(len(np.unique(line)) == len(line) for line in named)
             and not np.isnan(self.cuts).any()
+            and _suits_at_once(self.at_once, models, log)
         )
 
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
@@ -447,6 +481,8 @@ class Thresholds:
         answer, confidence = best_at_hand(log, asked if self.combines else (int(sequence[n_asked - 1]),))
         if n_asked == len(sequence) or sequence[n_asked] < 0:
             return Step(np.full(n_rows, -1), answer, confidence)
+        if n_asked < at_once(self, place):
+            return Step(np.full(n_rows, sequence[n_asked]), answer, confidence)
         bar = self.cuts[place, n_asked - 1]
         ask = np.where(confidence > bar, -1, sequence[n_asked])
         return Step(ask, answer, confidence, np.full(n_rows, bar))
@@ -455,6 +491,31 @@ class Thresholds:
         """True for the last model of a sequence, unless its answer is combined with others."""
         n_models = int((self.models[place] >= 0).sum())
         return len(asked) == n_models - 1 and (not self.combines or n_models == 1)
+
+
+def at_once(rules: Rules, place: int) -> int:
+    """Number of first models that a rule asks at once; 1 where it asks one after another."""
+    numbers: Ints | None = getattr(getattr(rules, "rules", rules), "at_once", None)
+    return 1 if numbers is None else int(numbers[place])
+
+
+def rest_of_round(rules: Rules, place: int, asked: tuple[int, ...], row: Log) -> list[int]:
+    """Models that a rule asks at once with the last of those asked: what these answer decides nothing."""
+    number, rest = at_once(rules, place), list[int]()
+    while len(asked) + len(rest) < number:
+        ask = int(rules.decide(place, tuple(sorted((*asked, *rest))), row).ask[0])
+        if ask < 0:
+            break
+        rest.append(ask)
+    return rest
+
+
+def _suits_at_once(numbers: Ints | None, models: Ints, log: Log) -> bool:
+    """True if rules ask as many models at once as they have, and the log knows delays where it is more than one."""
+    if numbers is None:
+        return True
+    is_within = (numbers >= 1) & (numbers <= (models >= 0).sum(axis=1))
+    return numbers.shape == (len(models),) and bool(is_within.all()) and log.delays is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -626,6 +687,74 @@ class AtRates:
     def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
         """Decide at the exchange rates."""
         return self.rules.decide(place, asked, log.at_rates(self.rates))
+
+    def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
+        """True if any answer of the next model is taken."""
+        return self.rules.takes_next(place, asked)
+
+
+@dataclass(frozen=True, eq=False)
+class Capped:
+    """Rules under which no row pays more than a cap.
+
+    A row stops where the next model could cost more than is left; if that is its first one, it asks the model of the
+    largest expected quality that fits, and stops.
+
+    Attributes
+    ----------
+    rules : Rules
+        The rules.
+    prices : ndarray of shape (n_models, n_resources)
+        What a call of each model costs.
+    limits : ndarray of shape (n_resources,)
+        The cap; infinite where a resource has none.
+    """
+
+    rules: Cascades | Thresholds | Routes | Programme | AtRates
+    prices: Floats
+    limits: Floats
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return self.rules.n_rules
+
+    @property
+    def reads_row(self) -> bool:
+        """Whether the rules look at what is expected of a row."""
+        return self.rules.reads_row
+
+    def suits(self, log: Log) -> bool:
+        """True if the rules suit the log, and some model costs no more than the cap."""
+        is_shaped = self.prices.shape == (log.n_models, len(self.limits))
+        return is_shaped and bool(self.fits(0, (), log).any()) and self.rules.suits(log)
+
+    def fits(self, place: int, asked: tuple[int, ...], log: Log) -> Bools:
+        """Mask of the models whose price is within what a rule leaves of the cap after others."""
+        total = self.prices[list(asked)].sum(axis=0) + self.prices
+        if log.delays is not None and 0 < len(asked) < at_once(self.rules, place):
+            waits = self.prices[:, log.delays]
+            total[:, log.delays] = np.maximum(waits[list(asked)].max(axis=0), waits)
+        elif log.delays is not None and at_once(self.rules, place) > 1 and asked:
+            # What is asked later waits for the first round to end.
+            together = list(self.rules.models[place][: at_once(self.rules, place)])  # type: ignore[union-attr]
+            waits = self.prices[:, log.delays]
+            saved = waits[together].sum(axis=0) - waits[together].max(axis=0)
+            total[:, log.delays] -= saved
+        fits: Bools = np.all(total <= self.limits * (1 + SLACK), axis=1)
+        return fits
+
+    def decide(self, place: int, asked: tuple[int, ...], log: Log) -> Step:
+        """Decide by the rules, within the cap."""
+        step, fits = self.rules.decide(place, asked, log), self.fits(place, asked, log)
+        if asked:
+            first = self.rules.decide(place, (), log).ask
+            replaced = ~self.fits(place, (), log)[first]
+            stops = (step.ask >= 0) & ~fits[np.maximum(step.ask, 0)]
+            answer = np.where(replaced, asked[0], np.where(step.answer < 0, asked[0], step.answer))
+            return step._replace(ask=np.where(stops | replaced, -1, step.ask), answer=answer)
+        best = first_largest(np.where(fits, log.prior, -np.inf))
+        return step._replace(ask=np.where(fits[step.ask], step.ask, best))
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
         """True if any answer of the next model is taken."""
@@ -840,19 +969,21 @@ def walk_mixed(
 ) -> Replay:
     """Follow rules, each on its rows of a log; ``ask`` is called for what the log does not hold yet.
 
-    Each model is asked once at each depth, about all rows that need it then. With ``until_model`` rows only buy
-    columns, and the result names the model that they would ask.
+    Each model is asked once at each depth, about all rows that need it then; models of a round in threads. With
+    ``until_model`` rows only buy columns, and the result names the model that they would ask.
     """
     n_rows = len(log)
     asked = np.full((n_rows, log.n_purchases), -1)
     model, cost = np.full(n_rows, -1), np.zeros(n_rows)
     costs = None if log.costs is None else np.zeros((n_rows, log.costs.shape[2]))
+    longest = None if log.delays is None else np.zeros((n_rows, len(log.delays)))
     groups: dict[tuple[int, tuple[int, ...]], list[Ints]] = {
         (part, ()): [rows] for part, (rows, _, _) in enumerate(parts)
     }
     for depth in range(log.n_purchases + 1):
         following: dict[tuple[int, tuple[int, ...]], list[Ints]] = {}
-        asks: list[tuple[int, tuple[int, ...], Ints]] = []
+        asks: list[tuple[int, tuple[int, ...], Ints, bool]] = []
+        wanted: dict[int, list[Ints]] = {}
         for (part, held), members in groups.items():
             _, rules, place = parts[part]
             rows = np.sort(np.concatenate(members))
@@ -866,17 +997,34 @@ def walk_mixed(
             for next_model in np.unique(step.ask[~ends]).tolist():
                 to_ask = rows[step.ask == next_model]
                 asked[to_ask, depth] = next_model
-                asks.append((next_model, held, to_ask))
+                waits_with_others = 0 < len(held) < at_once(rules, place)
+                asks.append((next_model, held, to_ask, waits_with_others))
+                if ask is not None and not waits_with_others:
+                    for one in [
+                        next_model,
+                        *rest_of_round(rules, place, (*held, next_model), log.rows(to_ask[:1])),
+                    ]:
+                        wanted.setdefault(one, []).append(to_ask)
                 solved = log.is_solved_by(next_model, to_ask)
                 model[to_ask[solved]] = next_model
                 following.setdefault((part, tuple(sorted((*held, next_model)))), []).append(to_ask[~solved])
         if ask is not None:
-            for next_model in sorted({one for one, _, _ in asks}):
-                ask(next_model, np.sort(np.concatenate([rows for one, _, rows in asks if one == next_model])))
-        for next_model, held, to_ask in asks:
+            has_rounds = any(at_once(rules, place) > 1 for _, rules, place in parts)
+            with ThreadPoolExecutor(len(wanted) if has_rounds and wanted else 1) as pool:
+                calls = [(one, np.sort(np.concatenate(wanted[one]))) for one in sorted(wanted)]
+                _ = [*pool.map(lambda call: ask(*call), calls)]
+        for next_model, held, to_ask, waits_with_others in asks:
             cost[to_ask] += log.share_after(next_model, held) * log.cost[to_ask, next_model]
-            if costs is not None and log.costs is not None:
-                costs[to_ask] += log.costs[to_ask, next_model]
+            if costs is None or log.costs is None:
+                continue
+            paid = log.costs[to_ask, next_model]
+            if longest is not None and log.delays is not None and log.rates is not None:
+                waits = paid[:, log.delays]
+                before = longest[to_ask] * waits_with_others
+                longest[to_ask] = np.maximum(waits, before)
+                paid[:, log.delays] = longest[to_ask] - before
+                cost[to_ask] -= (waits - paid[:, log.delays]) @ log.rates[log.delays]
+            costs[to_ask] += paid
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
     quality, cost = log.outcome(model, cost)

@@ -20,7 +20,7 @@ from thrifty.engine.tasks.classes import classification_of, read_loss
 from thrifty.engine.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import bin_columns
-from thrifty.engine.walk.chain import Chain, lowest_thresholds
+from thrifty.engine.walk.chain import Chain, capped_thresholds
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import (
     FullModelNotWorthItWarning,
@@ -227,7 +227,15 @@ class BudgetedCascade(ChainEstimator):
                 rows = rows.with_enough_folds()
             prices = self._price_list(rows)
             check_spending(prices, budget)
-            resources, limits = prices.resources, None
+            # A parameter of classifiers; the others have twelve without it, and take ``at(cap=...)``.
+            resources, limits, cap = prices.resources, None, getattr(self, "cap", None)
+            caps: Floats | None = None
+            if cap is not None and resources is None:
+                cap = check_amount("cap", cap)
+                caps = np.array([cap])
+            elif cap is not None and resources is not None:
+                cap = resources.check_budget("cap", cap)
+                caps = resources.limits(cap)
             if resources is not None and budget is not None:
                 limits = resources.limits(resources.check_budget("budget", budget))
             has_delays = resources is not None and bool(resources.delays)
@@ -237,11 +245,6 @@ class BudgetedCascade(ChainEstimator):
                 raise InvalidInputError(
                     "delays are for classes and numbers, in front of a full model that is no cascade itself. Leave "
                     "delays out of the prices: purchases then wait one after the other."
-                )
-            if resources is not None and bought is not None:
-                raise InvalidInputError(
-                    f"bought= takes prices in one resource; these are in {', '.join(resources.names)}. Fit complete "
-                    f"rows, or give the prices of one resource."
                 )
             if bought is not None and options.structure == "tree":
                 raise InvalidParameterError(
@@ -271,10 +274,13 @@ class BudgetedCascade(ChainEstimator):
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
                 capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
                 n_stages=options.max_stages,
-                structure="line" if purchased or has_delays else options.structure,  # type: ignore[arg-type]  # checked
+                structure="line"
+                if purchased or has_delays or (cap is not None and options.structure == "auto")
+                else options.structure,  # type: ignore[arg-type]  # checked
                 max_bytes=options.max_bytes,
                 budget=budget if limits is None else 1.0,
                 limits=limits,
+                cap=caps,
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
                 n_repeats=n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
                 n_threads=threads_of(self.n_jobs),
@@ -337,12 +343,18 @@ class BudgetedCascade(ChainEstimator):
                 task=rows.task,
             )
             self.certificate_ = None
+            if hasattr(self, "cap_"):  # of an earlier fit
+                del self.cap_
+            assert self.evidence_.points is not None  # a cascade has the points that it was fitted with
+            # The point of least total cost where mistakes have prices, else the most accurate one up to noise.
+            default = self.evidence_.points[[learned.default_point]]
+            if cap is not None:
+                default = capped_thresholds(self._learned, default, cap)
+                self._become_capped(cap)
             if budget is not None:
                 self._spend(budget)
             else:
-                # The point of least total cost where mistakes have prices, else the most accurate one up to noise.
-                assert self.evidence_.points is not None  # a cascade has the points that it was fitted with
-                self._go_to(self.evidence_.points[learned.default_point], self.evidence_.weights)
+                self._go_to(default[0], self.evidence_.weights)
             report("choosing the operating point", 1, 1)
         return self
 
@@ -406,22 +418,27 @@ class BudgetedCascade(ChainEstimator):
         return other
 
     def _capped(self, cap: Any) -> Self:
-        """The same fit without the routes that cost more than a cap; ``cap_`` is the cap."""
-        other, chain, evidence = self._without_certificate(), self._learned, self._evidence()
-        resources = self._resources
-        limit = check_amount("cap", cap) if resources is None else resources.check_budget("cap", cap)
-        floor = lowest_thresholds(chain, limit)
-        points = np.unique(np.maximum(chain.policy.thresholds, floor), axis=0)
-        optimism = None if evidence.optimism is None else evidence.optimism_at(points)
-        other.evidence_ = replace(evidence, points=points, optimism=optimism)
-        unknown = np.zeros(len(points))
-        policy = measured(Policy(points, unknown, unknown, seed=chain.policy.seed), other.evidence_)
-        kept = np.arange(len(policy)) if resources is not None else convex_hull(policy.cost, policy.score)
-        other._learned = chain.at(policy[kept].at(len(kept) - 1))
-        other.chain_ = other._learned
-        if not np.isneginf(floor).all():  # else no route is cut, and every point is as it was
-            other.cap_ = limit
+        """The same fit without the routes that cost more than a cap."""
+        other = self._without_certificate()
+        other._become_capped(cap)
         return other
+
+    def _become_capped(self, cap: Any) -> None:
+        """Leave out the routes that cost more than a cap; ``cap_`` is the cap."""
+        chain, evidence, resources = self._learned, self._evidence(), self._resources
+        limit = check_amount("cap", cap) if resources is None else resources.check_budget("cap", cap)
+        points = np.unique(capped_thresholds(chain, chain.policy.thresholds, limit), axis=0)
+        at_each_stage = np.zeros((1, chain.n_own_stages))
+        is_cut = np.isinf(capped_thresholds(chain, at_each_stage, limit)).any()
+        optimism = None if evidence.optimism is None else evidence.optimism_at(points)
+        self.evidence_ = replace(evidence, points=points, optimism=optimism)
+        unknown = np.zeros(len(points))
+        policy = measured(Policy(points, unknown, unknown, seed=chain.policy.seed), self.evidence_)
+        kept = np.arange(len(policy)) if resources is not None else convex_hull(policy.cost, policy.score)
+        self._learned = chain.at(policy[kept].at(len(kept) - 1))
+        self.chain_ = self._learned
+        if is_cut:
+            self.cap_ = limit
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
@@ -554,6 +571,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         JSON file of prices.
     budget : float, or dict of resource to float, optional
         Mean spend per row; where prices are in several resources, of some of them or all.
+    cap : float, or dict of resource to float, optional
+        What no row ever spends: purchases that do not fit come last, and routes that cost more are not taken. As
+        ``at(cap=...)``, but known to the fit; of other estimators ``at`` alone has it.
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
@@ -622,6 +642,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     _: KW_ONLY
     loss: Any = "error"
     class_weight: Any = None
+    cap: Any = None
 
     @property
     def expected_total_cost_(self) -> float:

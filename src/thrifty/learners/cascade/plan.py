@@ -163,7 +163,8 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
         orders |= (
             {} if by_effects is None else {EFFECTS: _first_within(learner, by_effects, problem.affordable)}
         )
-    return orders | _cheap_first(problem, learner, orders)
+    orders |= _cheap_first(problem, learner, orders)
+    return {name: problem.cap_last(order) for name, order in orders.items()}
 
 
 def _first_within(learner: Learner, order: Ints, affordable: Bools | None) -> Ints:

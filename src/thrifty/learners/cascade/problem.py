@@ -11,6 +11,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.tasks.task import Loss, Task
 from thrifty.engine.trees import BinnedTable
+from thrifty.engine.walk.policy import SLACK
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
@@ -135,6 +136,8 @@ class CascadeProblem(TrainingSet):
         Wanted mean cost: every order begins with a purchase that it affords.
     limits : ndarray of shape (n_resources,), optional
         Wanted mean cost in each of several resources, infinite where any is.
+    cap : ndarray of shape (n_resources,), optional
+        What no row may spend in each resource, infinite where any is; of one resource its cap.
     n_repeats : int
         Repeats of cross-validation, of which ``folds`` is the first.
     n_threads : int
@@ -152,6 +155,7 @@ class CascadeProblem(TrainingSet):
     max_bytes: int | None = None
     budget: float | None = None
     limits: Floats | None = None
+    cap: Floats | None = None
     n_repeats: int = 1
     n_threads: int = 1
     progress: Progress = silent
@@ -174,6 +178,25 @@ class CascadeProblem(TrainingSet):
         return np.all(
             [each.prices <= most for each, most in zip(resources.lists, self.limits, strict=True)], axis=0
         )
+
+    def cap_last(self, order: Ints) -> Ints:
+        """An order in which purchases come last that do not fit under the cap beside those in front of them."""
+        if self.cap is None:
+            return order
+        prices, held, later = self.price_list, list[int](), list[int]()
+        free = np.flatnonzero(prices.prices == 0).tolist()
+        resources = prices.resources
+        lists, delays = ((prices,), ()) if resources is None else (resources.lists, resources.delays)
+        is_delay = [False] if resources is None else [name in delays for name in resources.names]
+        for purchase in order.tolist():
+            columns = np.flatnonzero(np.isin(prices.group_of, [*free, *held, purchase]))
+            # Purchases that are ordered together wait as long as the slowest one.
+            costs = [
+                each.prices[purchase] if waits else each.cost_of(columns)
+                for each, waits in zip(lists, is_delay, strict=True)
+            ]
+            (held if np.all(np.array(costs) <= self.cap * (1 + SLACK)) else later).append(purchase)
+        return np.array([*held, *later], dtype=np.intp)
 
     def at_other_rates(self) -> "list[CascadeProblem]":
         """The problem at other exchange rates, at each of which one resource with a budget counts most."""

@@ -32,7 +32,7 @@ from thrifty.engine.evidence.evidence import Evidence, Means
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import Sampled, check_confidence, empirical_risk_within
 from thrifty.engine.evidence.measures import score_interval
-from thrifty.engine.evidence.thresholds import convex_hull, path_to_full
+from thrifty.engine.evidence.thresholds import convex_hull, on_hull, path_to_full
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full
 from thrifty.engine.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.engine.plots import (
@@ -528,16 +528,23 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             self._go_to(np.array(certificate.point.thresholds), alone=alone)
         return self
 
-    def _measured_on(self, means: Means, n_rows: int) -> None:
+    def _measured_on(self, means: Means, n_rows: int, costs: Floats | None) -> None:
         """Take costs and scores of the operating points from other rows: of the policy's points, then the evidence's.
+
+        ``costs`` are those in each of several resources.
 
         The evidence keeps its rows. By how much their mean scores exceed those of the other rows is its optimism.
         """
-        self.chain_.price_list.refuse_resources("a fit on a folder of files")
         evidence, policy, in_force = self._evidence(), self._learned.policy, self.chain_.policy
         n_points = len(policy)
         policy = replace(policy, cost=means.cost[:n_points], score=means.score[:n_points])
-        self._learned = self._learned.at(policy[convex_hull(policy.cost, policy.score)])
+        if costs is None:
+            kept = convex_hull(policy.cost, policy.score)
+        else:
+            policy = replace(policy, costs=costs[:n_points])
+            kept = on_hull(costs[:n_points], policy.score)
+            kept = kept[np.argsort(policy.cost[kept], kind="stable")]
+        self._learned = self._learned.at(policy[kept].at(0))
         thresholds, plain = replace(evidence, optimism=None).every_point()
         spread = np.array([np.std(evidence.at_point(point)[2]) for point in thresholds])
         optimism = np.column_stack([plain.score - means.score[n_points:], spread / np.sqrt(n_rows)])

@@ -10,6 +10,7 @@ There are five families of rules, each learned for the same list of prices ``lam
 * programmes: dynamic programming over sets of asked models, with and without the features of the row. For each set one
   small ridge regression estimates, from one Gram matrix, the quality of each answer at hand, and for each further model
   and price the gain of asking it over stopping. Backward induction runs from the largest sets to the empty one;
+* where models may be asked at once, so that they wait together: sets of models, and sequences that begin with two;
 * where columns cost, plans (``plan.py``) take the place of routing and programmes: they buy columns before models.
 
 Rows that rules were not learned from tell their quality; gains over simpler rules (single models and cascades, which
@@ -36,6 +37,8 @@ from thrifty.engine.walk.next_model import (
     Programme,
     Routes,
     Rules,
+    Thresholds,
+    best_at_hand,
     first_largest,
     others_of,
     sets_of,
@@ -66,6 +69,7 @@ def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
     models = [(model, -1, -1) for model in range(log.n_models)]
     best = list(range(log.n_models))
     quality, costs = list(mean), list(cost)
+    n_at_once = [1] * log.n_models
     if log.answers is not None and max_asks >= 3:
         for i, j in combinations(range(log.n_models), 2):
             agree = (log.answers[:, i] == log.answers[:, j]) & (log.answers[:, i] >= 0)
@@ -79,9 +83,36 @@ def learn_cascades(log: Log, prices: Floats, max_asks: int) -> Cascades:
                 further = cost[j] * log.share_after(j, (i,))
                 third = log.cost[:, k] * log.share_after(k, (i, j))
                 costs.append(cost[i] + further + float((apart * third).mean()))
+                n_at_once.append(1)
+                if log.delays is not None:  # the first two are always asked, so why not at once
+                    costs[-1] -= float(log.saved_at_once((i, j)).mean())
+                    n_at_once[-1] = 2
+                    models.append(models[-1])
+                    best.append(best[-1])
+                    quality.append(quality[-1])
+                    costs.append(cost[[i, j, k]].sum() - float(log.saved_at_once((i, j, k)).mean()))
+                    n_at_once.append(3)
     value = np.array(quality) - prices[:, None] * np.array(costs)
     found = first_largest(value)
-    return Cascades(np.array(models)[found], np.array(best)[found])
+    at_once = None if log.delays is None else np.array(n_at_once)[found]
+    return Cascades(np.array(models)[found], np.array(best)[found], at_once)
+
+
+def learn_at_once(log: Log, prices: Floats, max_asks: int) -> Thresholds:
+    """Best set of models at each price where all of a set are asked at once, and the best answer of all is taken."""
+    rows, mean, sets = np.arange(len(log)), log.cost.mean(axis=0), sets_of(log.n_models, max_asks)[1:]
+    quality = [log.quality[rows, best_at_hand(log, asked)[0]].mean() for asked in sets]
+    costs = [mean[list(asked)].sum() - log.saved_at_once(asked).mean() for asked in sets]
+    found = first_largest(np.array(quality) - prices[:, None] * np.array(costs))
+    models = np.full((len(prices), max_asks), -1)
+    for place, number in enumerate(found.tolist()):
+        models[place, : len(sets[number])] = sets[number]
+    return Thresholds(models, np.full((len(prices), max_asks - 1), np.inf), True, (models >= 0).sum(axis=1))
+
+
+def first_two_at_once(rules: Thresholds) -> Thresholds:
+    """The same sequences, with the first two models asked at once."""
+    return replace(rules, at_once=np.minimum((rules.models >= 0).sum(axis=1), 2))
 
 
 def learn_programme(log: Log, prices: Floats, max_asks: int, *, reads_row: bool) -> Programme:
@@ -164,6 +195,13 @@ def learn_families(
         if log.pooling is None:
             yield "thresholds", partial(learn_thresholds, prices=many, max_asks=max_asks, combines=False)
         yield "thresholds on combined answers", partial(learn_thresholds, prices=many, max_asks=max_asks)
+        if log.delays is not None:
+            yield "models at once", lambda rows: learn_at_once(rows, many, max_asks)
+            if max_asks >= 3:
+                yield (
+                    "two models at once, then one",
+                    lambda rows: first_two_at_once(learn_thresholds(rows, many, max_asks)),
+                )
     if log.columns is not None:
         n_asked = max_asks if log.answers is not None or log.evidence is not None else 1
         yield "columns, then models", lambda rows: learn_plan(rows, few, n_asked)

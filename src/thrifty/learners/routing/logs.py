@@ -19,7 +19,7 @@ from thrifty.engine.prices.billing import Resources
 from thrifty.engine.prices.prices import TOKEN_CHARACTERS, ModelPrice
 from thrifty.engine.walk.calibration import class_probabilities
 from thrifty.engine.walk.next_model import PENALTY
-from thrifty.errors import InvalidInputError, MissingSupportWarning
+from thrifty.errors import InvalidInputError, InvalidParameterError, MissingSupportWarning
 from thrifty.learners.routing.quality import floored, ridge
 from thrifty.rows import fingerprints, mix
 
@@ -190,8 +190,20 @@ def costs_of(X: Any, cost: Any, answers: Any, prices: Mapping[str, ModelPrice], 
     return found
 
 
-def check_resources(names: Sequence[str], after: Any) -> Resources | None:
-    """Several resources that answers cost, at equal rates, or None."""
+SECONDS = "seconds"
+"""Resource of which the longest counts where models are asked at once."""
+
+
+def check_resources(names: Sequence[str], after: Any, ask: str = "in turn") -> Resources | None:
+    """Several resources that answers cost, at equal rates, or None; ``ask`` says whether models may wait together."""
+    if ask not in ("in turn", "parallel"):
+        raise InvalidParameterError("ask", f"must be 'in turn' or 'parallel'; got {ask!r}.")
+    if ask == "parallel" and (len(names) < 2 or SECONDS not in names):
+        raise InvalidParameterError(
+            "ask",
+            f"'parallel' takes costs in several resources, of which one is {SECONDS!r}: that is what models save that "
+            f"are asked at once. Give cost={{'dollars': ..., {SECONDS!r}: ...}}, or prices by resource.",
+        )
     if len(names) < 2:
         if names:
             raise InvalidInputError(
@@ -202,7 +214,7 @@ def check_resources(names: Sequence[str], after: Any) -> Resources | None:
         raise InvalidInputError(
             f"after= takes prices in one resource; costs are in {', '.join(names)}. Leave it out."
         )
-    return Resources(tuple(names), (), np.ones(len(names)))
+    return Resources(tuple(names), (), np.ones(len(names)), (SECONDS,) if ask == "parallel" else ())
 
 
 def at_usual_rates(resources: Resources, costs: Floats) -> Resources:

@@ -143,6 +143,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     random_state: Any = None
     after: Any = None
     columns: bool | None = None
+    ask: str = "in turn"
+    cap: Any = None
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -235,7 +237,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         with all_or_nothing(self):
             seed, models = check_seed(self.random_state), self._named_models()
             prices = self._given_prices([*models])
-            resources = check_resources(resources_of_models(None, prices), self.after) if prices else None
+            resources = check_resources(resources_of_models(None, prices), self.after, self.ask)
+            if self.cap is not None and not prices:
+                raise InvalidParameterError(
+                    "cap", f"needs model_prices: measured seconds differ from call to call; got {self.cap!r}."
+                )
             budget = self.budget
             if budget is not None:
                 budget = (
@@ -302,7 +308,13 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
         def learned(reads_columns: bool) -> ModelRouter:
             router = ModelRouter(
-                self.model_prices_, budget=budget, max_asks=self.max_asks, random_state=seed, after=self.after
+                self.model_prices_,
+                budget=budget,
+                max_asks=self.max_asks,
+                random_state=seed,
+                after=self.after,
+                ask=self.ask,
+                cap=self.cap,
             )
             router._min_rows = N_FOLDS  # few rows are warned of already
             router.fit(rows.X if reads_columns else None, **log)
@@ -529,7 +541,9 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- other settings of the same fit ------------------------------------------------------------
 
-    def at(self, *, budget: Any = None, share: float | None = None, mix: bool = True) -> Self:
+    def at(
+        self, *, budget: Any = None, share: float | None = None, mix: bool = True, cap: Any = None
+    ) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
         Parameters
@@ -541,15 +555,22 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         mix : bool, default=True
             Whether the keys of rows may decide between two plans, so that the whole budget is spent; without, it is the
             dearest plan within the budget.
+        cap : float, or dict of resource to float, optional
+            What no row ever pays, here and in all that is made from the returned cascade; of ``model_prices``. With a
+            budget, or alone.
         """
         router = self._fitted
-        if (budget is None) == (share is None):
+        if cap is not None and self.seconds_:
+            raise InvalidParameterError(
+                "cap", f"needs model_prices: measured seconds differ from call to call; got {cap!r}."
+            )
+        if (budget is None) == (share is None) and (cap is None or budget is not None):
             raise InvalidParameterError(
                 "budget", f"or share must be given, and not both; got budget={budget!r}, share={share!r}."
             )
         if share is not None:
             budget = _times(check_amount("share", share), router.single_cost(router.state_.best_single))
-        other = self._with_router(router.at(budget=budget, mix=mix))
+        other = self._with_router(router.at(budget=budget, mix=mix, cap=cap))
         other.budget = budget
         other._mention_unspent()
         return other
@@ -874,6 +895,11 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     columns : bool, default=None
         Whether the plan reads the columns before it asks an estimator. None reads them, unless seconds are measured and
         reading takes more of them than it saves out of fold.
+    ask : {"in turn", "parallel"}, default="in turn"
+        Whether estimators may be asked at once, in threads, where ``model_prices`` are in several resources, one of
+        them ``"seconds"``: seconds are then the longest of them, all else adds.
+    cap : float, or dict of resource to float, default=None
+        What no row ever pays, of ``model_prices``.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence
-from thrifty.engine.prices.billing import Resources, amount_text
+from thrifty.engine.prices.billing import Resources, amount_text, check_amount
 from thrifty.engine.prices.prices import (
     ModelPrice,
     Prices,
@@ -48,7 +48,7 @@ from thrifty.engine.walk.buying import buy_answers
 from thrifty.engine.walk.calibration import UNCOMPARED, UNPARSED, class_probabilities
 from thrifty.engine.walk.model_session import ModelExplanation, ModelSession, PricedModels
 from thrifty.engine.walk.next_model import Asker, ColumnSets, Log, Replay, walk_mixed
-from thrifty.engine.walk.policy import Policy
+from thrifty.engine.walk.policy import SLACK, Policy
 from thrifty.errors import InvalidInputError, InvalidParameterError, listed
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_goal, check_seed, validated
@@ -134,6 +134,12 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         model is asked about each row.
     cutoff : float, default=None
         With "runtime", seconds that a row may take.
+    ask : {"in turn", "parallel"}, default="in turn"
+        Whether models may be asked at once where costs are in several resources, one of them ``"seconds"``: seconds are
+        then the longest of them, all else adds. Which rows do so is decided as all else is.
+    cap : float, or dict of resource to float, default=None
+        What no row ever pays, of prices per call: models that no longer fit are not asked, also where another one
+        fails.
 
     Attributes
     ----------
@@ -189,6 +195,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     prices: Any = None
     outcome: str = "quality"
     cutoff: float | None = None
+    ask: str = "in turn"
+    cap: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -235,7 +243,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         seed = check_seed(self.random_state)
         names = tuple(prices)
         self._check_outcome(answers, evidence, propensity)
-        resources = logs.check_resources(resources_of_models(cost, prices), self.after)
+        resources = logs.check_resources(resources_of_models(cost, prices), self.after, self.ask)
         self._check_goal(self.budget, self.confidence, resources)
         with all_or_nothing(self), limited_threads(openmp=1, blas=1):
             is_texts, rows = X is not None and logs.is_text(X), X
@@ -347,8 +355,40 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if by_resource is not None:
                 state = replace(state, log=state.in_resources(log, by_resource))
             self.state_ = learn_policy(state, max_asks)
+            if self.cap is not None:
+                self.state_ = self._capped(self.cap)
             self._go_to_budget()
         return self
+
+    def _capped(self, cap: Any) -> RouterState:
+        """What the fit learned, with rules under which no row pays more than a cap."""
+        state, resources = self.state_, self.state_.resources
+        limits = np.array([check_amount("cap", cap)]) if resources is None else None
+        if resources is not None:
+            limits = resources.limits(resources.check_budget("cap", cap))
+        assert limits is not None
+        if state.log.columns is not None or state.log.cutoff is not None:
+            raise InvalidParameterError(
+                "cap", f"is for routers whose columns are free, of qualities; got {cap!r}. Leave it out."
+            )
+        costs = state.log.cost[:, :, None] if state.log.costs is None else state.log.costs
+        varies = state.calls is not None or bool(np.any(np.ptp(costs, axis=0) > 1e-9 * costs.max(axis=0)))
+        if varies:
+            raise InvalidParameterError(
+                "cap",
+                f"needs prices per call: these costs differ from row to row, and what a row pays is known afterwards "
+                f"only; got {cap!r}. The gateway's max_cost keeps a ceiling per request, by the most that tokens can "
+                f"cost.",
+            )
+        prices = costs[0]
+        if not np.any(np.all(prices <= limits * (1 + SLACK), axis=1)):
+            least = self.named(prices[np.argmin(state.log.cost[0])])
+            raise InvalidParameterError(
+                "cap",
+                f"must be at least {amount_text(least if resources is not None else float(prices.min()), digits=6)}, "
+                f"the price of the cheapest model; got {cap!r}. Raise the cap.",
+            )
+        return state.capped(prices, limits)
 
     def _priced_columns(
         self, X: Any, names: tuple[str, ...], resources: Resources | None
@@ -486,14 +526,19 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """Share of the rows of the fit that two mixed points treat differently, so that their keys decide."""
         return self._fitted().evidence.share_by_lot(self.policy_)
 
-    def at(self, *, budget: Any = None, confidence: float | None = None, mix: bool = True) -> Self:
+    def at(
+        self, *, budget: Any = None, confidence: float | None = None, mix: bool = True, cap: Any = None
+    ) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
-        Without ``mix`` it is at the dearest point within the budget, and no row's key decides what is asked.
+        Without ``mix`` it is at the dearest point within the budget, and no row's key decides what is asked. A ``cap``
+        is what no row ever pays, here and in all that is made from the returned router.
         """
         self._check_goal(budget, confidence, self._resources)
         other = copy.copy(self)
         other.budget, other.confidence = budget, confidence
+        if cap is not None:
+            other.state_, other.cap = self._capped(cap), cap
         other._go_to_budget(mix=mix)
         return other
 
@@ -654,6 +699,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         other.models = models
         with limited_threads(openmp=1, blas=1):
             other.state_ = learn_policy(state, int(self.max_asks))
+        if self.cap is not None:
+            other.state_ = other._capped(self.cap)
         other._go_to_budget()
         return other
 

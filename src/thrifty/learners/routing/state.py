@@ -14,6 +14,7 @@ from thrifty.engine.prices.billing import Resources
 from thrifty.engine.walk.calibration import Calibration
 from thrifty.engine.walk.next_model import (
     AtRates,
+    Capped,
     Cascades,
     Log,
     Programme,
@@ -129,7 +130,63 @@ class RouterState:
         assert self.resources is not None  # there are several
         expected = log.expected.reshape(len(log), -1, len(self.resources.names))
         costs = np.full(expected.shape, np.nan) if costs is None else costs
-        return replace(log, expected_costs=expected, costs=costs).at_rates(self.resources.rates)
+        waits = [place for place, name in enumerate(self.resources.names) if name in self.resources.delays]
+        log = replace(log, expected_costs=expected, costs=costs, delays=np.array(waits) if waits else None)
+        return log.at_rates(self.resources.rates)
+
+    def capped(self, prices: Floats, limits: Floats) -> "RouterState":
+        """The state with rules under which no row pays more than a cap; points that are then alike are one.
+
+        Parameters
+        ----------
+        prices : ndarray of shape (n_pool, n_resources)
+            What a call of each model costs.
+        limits : ndarray of shape (n_resources,)
+            The cap; infinite where a resource has none.
+        """
+        families = [
+            Capped(one.rules, prices, np.minimum(limits, one.limits))
+            if isinstance(one, Capped)
+            else Capped(one, prices, limits)
+            for one in self.families
+        ]
+        rules = [*zip(self.point_family.tolist(), self.point_place.tolist(), strict=True)]
+        before = [walk(self.families[family], place, self.log) for family, place in rules]
+        after = [walk(families[family], place, self.log) for family, place in rules]
+        # Rows that ask others than before have the quality that the log knows of their answer.
+        is_same = [
+            (old.asked.shape == new.asked.shape) and (old.asked == new.asked).all()
+            for old, new in zip(before, after, strict=True)
+        ]
+        quality = np.column_stack(
+            [
+                self.point_quality[:, place]
+                if is_same[place]
+                else np.where(before[place].model == one.model, self.point_quality[:, place], one.quality)
+                for place, one in enumerate(after)
+            ]
+        )
+        cost = np.column_stack([one.cost for one in after])
+        costs = None if self.resources is None else np.stack([one.costs for one in after], axis=1)
+        means = np.round(quality.mean(axis=0), 9)
+        if costs is None:
+            kept = convex_hull(rounded(cost.mean(axis=0)), means)
+        else:
+            paid = costs.mean(axis=0)
+            kept = np.sort(
+                np.unique(np.column_stack([rounded(mean) for mean in paid.T]), axis=0, return_index=True)[1]
+            )
+            kept = kept[on_hull(paid[kept], means[kept])]
+            kept = kept[np.argsort(cost[:, kept].mean(axis=0), kind="stable")]
+        return replace(
+            self,
+            families=tuple(families),
+            point_family=self.point_family[kept],
+            point_place=self.point_place[kept],
+            point_quality=quality[:, kept],
+            point_cost=cost[:, kept],
+            point_costs=None if costs is None else costs[:, kept],
+        ).validate()
 
     def unreached(self, share: Floats) -> Floats:
         """What each row pays for calls beyond those in the prices of the models that it asks, given shares that ask.
