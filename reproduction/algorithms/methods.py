@@ -47,12 +47,25 @@ def plan(scenario: Scenario, learn: Ints, new: Ints) -> list[Schedule]:
         after={step: others for step, others in after.items() if others},
     )
     router.fit(scenario.X.iloc[learn], runs.iloc[learn], seconds.iloc[learn])
-    replay = router.replay(scenario.X.iloc[new], runs.iloc[new], seconds.iloc[new])
-    known = set(steps)
-    return [
-        [name if name in known else (name, scenario.cutoff) for name in asked if name]
-        for asked in replay.asked
-    ]
+    return [_schedule(router, scenario, row) for row in new]
+
+
+def _schedule(router: ModelRouter, scenario: Scenario, row: int) -> Schedule:
+    """What a session of a row asks for while nothing solves it."""
+    session, computed = router.start(), list[str]()
+    schedule: Schedule = []
+    cells, seconds = scenario.X.iloc[row], scenario.feature_seconds.iloc[row]
+    while (wanted := session.next_purchase) is not None:
+        if not wanted.columns:
+            limit = scenario.cutoff if wanted.limit is None else wanted.limit
+            schedule.append((wanted.name, limit))
+            session.fail(cost=limit)
+            continue
+        steps = [step for step in scenario.closure(wanted.name) if step not in computed]
+        computed += steps
+        schedule.append(wanted.name)
+        session.give(cells[list(wanted.columns)].to_dict(), cost=float(seconds[steps].sum()))
+    return schedule
 
 
 def no_features(scenario: Scenario, learn: Ints, new: Ints) -> list[Schedule]:

@@ -1,5 +1,7 @@
 """Routers of run times: ``ModelRouter(solvers, outcome="runtime", cutoff=...)``."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,7 +56,8 @@ def test_columns_are_bought_where_their_seconds_pay(router):
     assert not (router.replay(*scenario(50, seed=2)).asked == "dear").any()
     X, seconds, steps = scenario()
     slow = PRICES.costs | {"kind": 85.0}
-    dear = ModelRouter(SOLVERS, outcome="runtime", cutoff=CUTOFF, prices=Prices(slow, groups=PRICES.groups))
+    how = {"outcome": "runtime", "cutoff": CUTOFF, "max_asks": 1}
+    dear = ModelRouter(SOLVERS, **how, prices=Prices(slow, groups=PRICES.groups))
     replay = dear.fit(X, seconds, steps.assign(cheap=85.0)).replay(X, seconds, steps.assign(cheap=85.0))
     assert set(replay.asked.ravel()) == {"c"}  # 90 seconds without a column, 95 with one
 
@@ -98,6 +101,39 @@ def test_a_solver_that_fails_is_followed_by_another_one_while_there_is_time(rout
     session = router.start().give({"kind": 1.0}).fail(cost=99.0)
     assert session.next_purchase is None
     assert session.answer is None
+
+
+def luck(n_rows=200, seed=0):
+    """Seconds of three solvers, of which no column tells anything: each solves what the others do not."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"size": rng.random(n_rows).round(3), "kind": rng.random(n_rows).round(3)})
+    kind = rng.choice(3, n_rows, p=[0.4, 0.3, 0.3])
+    seconds = np.where(kind[:, None] == np.arange(3), [2.0, 20.0, 15.0], np.inf)
+    return X, pd.DataFrame(seconds, columns=SOLVERS)
+
+
+def test_where_no_column_tells_which_solver_ends_they_run_one_after_the_other():
+    prices = Prices({"size": 5.0, "kind": 5.0})
+    how = {"outcome": "runtime", "cutoff": CUTOFF, "prices": prices}
+    X, seconds = luck()
+    router = ModelRouter(SOLVERS, **how).fit(X, seconds)
+    new = luck(100, seed=1)
+    replay = router.replay(*new)
+    assert (par10(replay) <= CUTOFF).all()
+    alone = ModelRouter(SOLVERS, **how, max_asks=1).fit(X, seconds).replay(*new)
+    assert (par10(alone) > CUTOFF).mean() > 0.2  # columns tell nothing, and one solver leaves rows unsolved
+    answers = {name: partial(run_for, new[1][name].to_numpy()) for name in SOLVERS}
+    receipt = router.buy(answers, new[0])
+    assert receipt.cost == pytest.approx(replay.cost)
+    assert np.array_equal(from_bytes(to_bytes(router)).replay(*new).cost, replay.cost)
+    assert "it did not solve the row, and is skipped" in str(router.explain(*new)[int(replay.cost.argmax())])
+
+
+def run_for(seconds, rows, limits):
+    """What a solver returns about rows within limits: solved, or the time is over."""
+    taken = seconds[rows.index]
+    failed = dict.fromkeys(np.flatnonzero(taken > limits).tolist(), "time is over")
+    return thrifty.Delivery(["solved"] * len(rows), failed, cost=np.minimum(taken, limits))
 
 
 def test_columns_may_be_free_and_there_may_be_none():

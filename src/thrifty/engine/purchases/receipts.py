@@ -39,6 +39,8 @@ class Purchase:
         Price in each of several resources; ``price`` is then their sum at the exchange rates of the fit.
     at_once : tuple of str
         Models that are asked at the same time as this one, so that they wait together; empty where it is alone.
+    limit : float, optional
+        Seconds that the model may take, where costs are run times; call ``fail(cost=seconds)`` once they are over.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Purchase:
     why: str = ""
     prices: dict[str, float] | None = None
     at_once: tuple[str, ...] = ()
+    limit: float | None = None
 
 
 @dataclass(frozen=True)

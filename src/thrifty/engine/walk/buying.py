@@ -140,7 +140,7 @@ def _receipt_of_all(ledger: Ledger, buy: Callable[[], Receipt]) -> Receipt:
 
 def buy_answers(
     sessions: Sequence[ModelSession],
-    models: Mapping[str, Callable[[Any], Any]],
+    models: Mapping[str, Callable[..., Any]],
     names: Sequence[str],
     rows_of: Callable[[Ints], Any],
     ledger: Ledger,
@@ -152,7 +152,7 @@ def buy_answers(
     sessions : sequence of ModelSession
         The rows.
     models : dict of str to callable
-        Functions of rows.
+        Functions of rows; where costs are run times, of rows and the seconds that each of them may take.
     names : sequence of str
         Models that may be asked.
     rows_of : callable
@@ -167,7 +167,10 @@ def buy_answers(
         )
 
     def call(name: str, part: Ints) -> Any:
+        limits = [wanted.limit for row in part if (wanted := sessions[row].next_purchase) is not None]
         try:
+            if limits[0] is not None:
+                return models[name](rows_of(part), np.array(limits))
             return models[name](rows_of(part))
         except Exception as error:  # a user's model may raise anything
             return _Failed(error)

@@ -4,7 +4,8 @@ The state of a row is the set of column groups that it holds and the models that
 hold, a predictor expects the quality of every model from the columns held (``ColumnSets``). A rule asks the model of
 the largest expected ``quality - price * cost``, or first buys another group where the gain that a regression expects of
 it is larger than its cost. Where answers tell something (``max_asks`` above 1), rows may buy columns or ask further
-models after an answer, too. Other rules buy the same set for every row and then ask one model.
+models after an answer, too. Other rules buy the same set for every row and then ask one model. Where costs are run
+times, the time left may be divided between the models of the largest expected quality, one after the other.
 """
 
 from collections.abc import Sequence
@@ -98,6 +99,8 @@ class Plan:
         or over stopping once there is an answer; of a first model, what asking further ones adds.
     columns : ColumnSets
         Sets of columns that rows may hold.
+    shares : ndarray of shape (n_rules, n_runs)
+        Where costs are run times: shares of the time left that the first, second and third model get.
     """
 
     prices: Floats
@@ -106,6 +109,7 @@ class Plan:
     stop: tuple[Floats, ...]
     gain: tuple[Floats, ...]
     columns: ColumnSets
+    shares: Floats
 
     reads_row: ClassVar[bool] = True
 
@@ -131,6 +135,9 @@ class Plan:
             and (self.fixed[:n_deciding] == -1).all()
             and (self.fixed < len(self.columns.sets)).all()
             and 1 <= self.max_asks <= n_models
+            and self.shares.ndim == 2
+            and len(self.shares) == self.n_rules
+            and bool((self.shares[:, :1] > 0.0).all() and (self.shares >= 0.0).all())
         ):
             return False
         row, states = log.rows(np.arange(1)), [state for _, state in self._states.values()]
@@ -158,17 +165,20 @@ class Plan:
         models = tuple(one for one in asked if one < n_models)
         none, unknown = np.full(n_rows, -1), np.full(n_rows, np.nan)
         if fixed >= 0:
-            wanted = n_models + np.flatnonzero(self.columns.sets[fixed])
-            left = [int(one) for one in wanted if one not in asked]
+            wanted = np.flatnonzero(self.columns.sets[fixed])
+            early_first = sorted(wanted.tolist(), key=lambda group: group < self.columns.n_delivering)
+            left = [n_models + group for group in early_first if n_models + group not in asked]
             if left and not models:
                 return Step(np.full(n_rows, left[0]), none, unknown)
         at = log.knowing(asked)
+        if models and log.cutoff is not None:
+            return self._next_run(place, models, at)
         if models and (self.max_asks == 1 or fixed >= 0):
             return Step(none, np.full(n_rows, models[0]), at.prior[:, models[0]])
         cost = at.expected if log.after is None else at.expected * log.shares_after(asked)
-        direct = at.prior - price * cost[:, :n_models]
+        direct, share = at.prior - price * cost[:, :n_models], self._share(place, 0)
         if fixed >= 0:
-            return Step(first_largest(direct), none, unknown)
+            return Step(first_largest(direct), none, unknown, share=share)
         held = tuple(one - n_models for one in asked if one >= n_models)
         number, state = self._states[held, models]
         choices, features = state.choices(n_models), plan_features(at, models)
@@ -178,7 +188,7 @@ class Plan:
             unit = price + log.second
             further = direct.max(axis=1)[:, None] + gain[:, n_next:] - unit * cost[:, choices[n_next:]]
             value = np.column_stack([direct + gain[:, :n_next], further])
-            return Step(choices[first_largest(value)], none, unknown)
+            return Step(choices[first_largest(value)], none, unknown, share=share)
         values = features @ self.stop[number]
         chosen = first_largest(values)
         answer, value = np.array(models)[chosen], values[np.arange(n_rows), chosen]
@@ -188,6 +198,21 @@ class Plan:
         best = first_largest(gain)
         go = np.round(gain[np.arange(n_rows), best], DIGITS) > 0.0
         return Step(np.where(go, choices[best], -1), answer, value)
+
+    def _share(self, place: int, n_runs: int) -> float:
+        """Share of the time left that the next model gets after some runs; 0 where there is none."""
+        left = self.shares[place, n_runs:]
+        return float(left[0] / left.sum()) if len(left) and left[0] > 0.0 else 0.0
+
+    def _next_run(self, place: int, models: tuple[int, ...], at: Log) -> Step:
+        """The model of the next largest value, after others that have not solved the rows."""
+        cost = at.expected[:, : at.n_models]
+        value, rows = at.prior - float(self.prices[place]) * cost, np.arange(len(at))
+        last = np.array(models)[first_largest(value[:, models])]
+        share = self._share(place, len(models)) if len(models) < at.n_models else 0.0
+        value[:, models] = -np.inf
+        ask = first_largest(value) if share else np.full(len(at), -1)
+        return Step(ask, last, at.prior[rows, last], share=share)
 
     def takes_next(self, place: int, asked: tuple[int, ...]) -> bool:
         """True if one model is asked and no columns are left to buy."""

@@ -177,7 +177,13 @@ class ModelSession(Session):
                 )
                 self._compared[self._returned[-1][0]] = f"{words} {bar:.3f}"
         ask, best = int(self._step.ask[0]), int(self._step.answer[0])
-        if best in self._failed:
+        solved = [] if self._log.cutoff is None else [one for one in self._asked if one not in self._failed]
+        solved = [one for one in solved if not self._columns_of(one)]
+        if solved:
+            ask, best = -1, solved[0]
+        elif self._log.cutoff is not None and ask >= 0:
+            best = -1  # runs that have not solved the row are no answers
+        elif best in self._failed:
             answered = [
                 model for model in self._asked if model not in self._failed and model < self._n_models
             ]
@@ -214,12 +220,21 @@ class ModelSession(Session):
         if self._purchase is None:
             why = self._mix_text() or at_hand
             name, price = self._models.names[self._next], self._expected(self._next)
+            early = self._early_run(self._next)
             resources, expected = self._models.resources, self._log.expected_costs
             by_resource = None
             if resources is not None and expected is not None:
                 by_resource = resources.named(expected[0, self._next])
+            limit = None
+            if early is not None:
+                name, limit = self._models.names[early[0]], early[1]
+            elif self._log.cutoff is not None and self._next < self._n_models:
+                share = 1.0 if self._is_substitute else self._step.share
+                limit = share * max(self._log.cutoff - self.cost, 0.0)
             together = tuple(self._models.names[model] for model in self._round())
-            self._purchase = Purchase(name, price, self._columns_of(self._next), why, by_resource, together)
+            self._purchase = Purchase(
+                name, price, self._columns_of(self._next), why, by_resource, together, limit
+            )
         return self._purchase
 
     def _waits_with_others(self) -> bool:
@@ -272,6 +287,13 @@ class ModelSession(Session):
         columns = self._log.columns.groups[purchase - self._n_models].tolist()
         names = self._models.columns
         return tuple(columns if names is None else [names[column] for column in columns])
+
+    def _early_run(self, purchase: int) -> tuple[int, float] | None:
+        """Model and seconds of a purchase that is an early run."""
+        columns = self._log.columns
+        if columns is None or purchase < self._n_models + columns.n_delivering:
+            return None
+        return columns.runs[purchase - self._n_models - columns.n_delivering]
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -383,7 +405,7 @@ class ModelSession(Session):
                 paid = float(waits @ models.resources.rates)
                 by_resource = models.resources.named(waits)
             self.costs = {name: amount + by_resource[name] for name, amount in (self.costs or {}).items()}
-        elif cost is None and not brings:
+        elif cost is None and model < self._n_models:
             price: Any = price_of_answer(models.prices[model], self._x, answer)
             paid = paid if price is None else price * share
         elif cost is not None:
@@ -484,8 +506,12 @@ class ModelSession(Session):
     def _lines(self) -> list[str]:
         names, codes, lines = self._models.names, self._log.answers, []
         for number, (model, _, paid) in enumerate(self._returned):
+            failed = "; it failed" if model in self._failed else ""
+            if self._log.cutoff is not None and not self._columns_of(model):
+                ended = "it did not solve the row, and is skipped" if failed else "solved"
+                lines.append(f"ran {names[model]} (took {paid:.3g} seconds): {ended}")
+                continue
             if model >= self._n_models:
-                failed = "; it failed" if model in self._failed else ""
                 lines.append(f"bought {names[model]} (paid {paid:.3g}{self._models.unit}){failed}")
                 continue
             prior = np.clip(self._log.prior[0, model], 0.0, 1.0)

@@ -87,7 +87,8 @@ def log_chance(chance: Floats) -> Floats:
 class ColumnSets:
     """Columns that cost, bought in groups, and what is expected of each model at each set of groups that is held.
 
-    Purchases are numbered from the models on: group ``g`` is purchase ``n_models + g``.
+    Purchases are numbered from the models on: group ``g`` is purchase ``n_models + g``. Where costs are run times, the
+    last groups are early runs: they bring no columns, but solve some rows in seconds, before columns are computed.
 
     Attributes
     ----------
@@ -103,6 +104,8 @@ class ColumnSets:
         For each set, what predicts quality and cost of the models from its columns and the free ones; None without any.
     means : ndarray of shape (2, n_models)
         Mean quality and cost of the models, where nothing is known.
+    runs : tuple of (int, float)
+        Model and seconds of each early run.
     """
 
     names: tuple[str, ...]
@@ -111,6 +114,21 @@ class ColumnSets:
     sets: Bools
     predictors: tuple[Any, ...]
     means: Floats
+    runs: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def n_delivering(self) -> int:
+        """Number of groups that bring columns."""
+        return len(self.names) - len(self.runs)
+
+    def early(self, quality: Floats, seconds: Floats) -> tuple[Floats, Bools]:
+        """Seconds of early runs on rows, and whether they solve them, each of shape (n_rows, n_runs)."""
+        taken = np.empty((len(seconds), len(self.runs)))
+        solved = np.zeros(taken.shape, dtype=bool)
+        for place, (model, limit) in enumerate(self.runs):
+            taken[:, place] = np.minimum(seconds[:, model], limit)
+            solved[:, place] = (seconds[:, model] <= limit) & (quality[:, model] > 0.0)
+        return taken, solved
 
     @cached_property
     def places(self) -> dict[tuple[int, ...], int]:
@@ -151,6 +169,8 @@ class ColumnSets:
             return "sets of columns must be different ones, the empty one first"
         if (
             n_groups != len(self.groups)
+            or not all(0 <= model < n_models and limit > 0.0 for model, limit in self.runs)
+            or len(self.runs) > n_groups
             or len(self.predictors) != n_sets
             or self.means.shape != (2, n_models)
         ):
@@ -261,14 +281,19 @@ class Log:
             solved = self.solved_by[rows, group]
         return solved
 
-    def outcome(self, model: Ints, cost: Floats) -> tuple[Floats, Floats]:
+    def run(self, model: int, rows: Ints, limit: Floats) -> tuple[Floats, Bools]:
+        """Seconds that a model takes on rows within a limit, and whether it solves them."""
+        taken, quality = self.cost[rows, model], self.quality[rows, model]
+        return np.minimum(taken, limit), (taken <= limit) & ~(quality <= 0.0)
+
+    def outcome(self, model: Ints, cost: Floats, unsolved: Bools) -> tuple[Floats, Floats]:
         """Quality and cost of rows that are answered by some purchases, after paying some cost."""
         is_model = (model >= 0) & (model < self.n_models)
         quality = np.where(is_model, self.quality[np.arange(len(self)), np.where(is_model, model, 0)], 1.0)
         quality = np.where(model < 0, self.quality[:, -1], quality)
         if self.cutoff is None:
             return quality, cost
-        in_time = (quality > 0.0) & (cost <= self.cutoff)
+        in_time = (quality > 0.0) & (cost <= self.cutoff) & ~unsolved
         timed = np.where(np.isnan(quality), np.nan, np.where(in_time, 1.0 - self.second * cost, 0.0))
         return timed, np.minimum(cost, self.cutoff)
 
@@ -333,6 +358,8 @@ class Step(NamedTuple):
     """Expected quality of that answer; NaN where the rule has no estimate."""
     bar: Floats | None = None
     """Confidence from which on the rule stops, where it compares with one."""
+    share: float = 1.0
+    """Share of the time left that the model may take, where costs are run times."""
 
 
 def nothing_asked(log: Log, first: int) -> Step:
@@ -970,11 +997,12 @@ def walk_mixed(
     """Follow rules, each on its rows of a log; ``ask`` is called for what the log does not hold yet.
 
     Each model is asked once at each depth, about all rows that need it then; models of a round in threads. With
-    ``until_model`` rows only buy columns, and the result names the model that they would ask.
+    ``until_model`` rows only buy columns, and the result names the model that they would ask. Where costs are run
+    times, a model that has not solved a row within its limit is followed by what the rule does next.
     """
     n_rows = len(log)
     asked = np.full((n_rows, log.n_purchases), -1)
-    model, cost = np.full(n_rows, -1), np.zeros(n_rows)
+    model, cost, unsolved = np.full(n_rows, -1), np.zeros(n_rows), np.zeros(n_rows, dtype=bool)
     costs = None if log.costs is None else np.zeros((n_rows, log.costs.shape[2]))
     longest = None if log.delays is None else np.zeros((n_rows, len(log.delays)))
     groups: dict[tuple[int, tuple[int, ...]], list[Ints]] = {
@@ -997,6 +1025,15 @@ def walk_mixed(
             for next_model in np.unique(step.ask[~ends]).tolist():
                 to_ask = rows[step.ask == next_model]
                 asked[to_ask, depth] = next_model
+                if log.cutoff is not None and next_model < log.n_models:
+                    limit = step.share * np.maximum(log.cutoff - cost[to_ask], 0.0)
+                    seconds, solved = log.run(next_model, to_ask, limit)
+                    cost[to_ask] += seconds
+                    unsolved[to_ask] = ~solved
+                    model[to_ask] = next_model
+                    reached = part, tuple(sorted((*held, next_model)))
+                    following.setdefault(reached, []).append(to_ask[~solved])
+                    continue
                 waits_with_others = 0 < len(held) < at_once(rules, place)
                 asks.append((next_model, held, to_ask, waits_with_others))
                 if ask is not None and not waits_with_others:
@@ -1027,5 +1064,5 @@ def walk_mixed(
             costs[to_ask] += paid
         groups = following
     n_asks = max(1, int((asked >= 0).sum(axis=1).max(initial=1)))
-    quality, cost = log.outcome(model, cost)
+    quality, cost = log.outcome(model, cost, unsolved)
     return Replay(asked[:, :n_asks], model, cost, quality, costs=costs)

@@ -204,7 +204,7 @@ def learn_families(
                 )
     if log.columns is not None:
         n_asked = max_asks if log.answers is not None or log.evidence is not None else 1
-        yield "columns, then models", lambda rows: learn_plan(rows, few, n_asked)
+        yield "columns, then models", lambda rows: learn_plan(rows, few, n_asked, max_asks)
         return
     if has_columns:
         yield "routing", lambda _: Routes(many)

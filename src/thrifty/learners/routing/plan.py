@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.engine.prices.prices import Prices, check_price_list
 from thrifty.engine.walk.column_plan import Plan, PlanState, plan_features, plan_states
-from thrifty.engine.walk.next_model import DIGITS, ColumnSets, Log, first_largest
+from thrifty.engine.walk.next_model import DIGITS, ColumnSets, Log, first_largest, walk
 from thrifty.errors import InvalidInputError
 from thrifty.learners.routing.quality import (
     QualityModel,
@@ -35,6 +35,10 @@ _REALISED = 0.5
 """Weight of realised quality in targets; the rest is expected quality, which is less noisy."""
 _THIN = 3
 """Rules that buy the same columns for every row are learned at one price in so many."""
+_SHARES = (1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.5, 0.5, 0.0), (1 / 3, 1 / 3, 1 / 3)
+"""How the time left may be divided between the best, the second and the third model."""
+_EARLY, _MAX_RUNS, _LEAST_SOLVED = 0.03, 3, 0.02
+"""Early runs: most time in all as a share of the cutoff, their number, and share of the rows that each must solve."""
 _TRADES = (0.0, 0.1, 1.0)
 """Prices at which sets are searched: quality that a group as dear as all of them must add, as shares of its range."""
 
@@ -43,15 +47,24 @@ def learn_columns(log: Log, Z: Floats, folds: Ints, seed: int) -> Log:
     """The log with the sets of columns that are worth holding, and what is expected at each, out of fold."""
     columns = log.columns
     assert columns is not None
-    n_groups = len(columns.names)
+    n_groups = columns.n_delivering
     if n_groups <= _ALL_SUBSETS:
         chosen = [held for size in range(n_groups + 1) for held in combinations(range(n_groups), size)]
     else:
         chosen = _search(log, columns, Z, seed)
     predictors: list[Any] = []
-    n_models, at_sets = log.n_models, []
+    at_sets: list[Floats] = []
+    n_models, fitted = log.n_models, dict[tuple[int, ...], int]()
+    early = tuple(range(n_groups, len(columns.names)))
+    chosen += [early[:size] for size in range(1, len(early))]
+    chosen += [(*held, *early) for held in chosen if early and not set(held) & set(early)]
     for held in chosen:
         read = columns.columns(held)
+        place = fitted.setdefault(tuple(read.tolist()), len(predictors))
+        if place < len(predictors):  # early runs bring no columns
+            predictors.append(predictors[place])
+            at_sets.append(at_sets[place])
+            continue
         model: QualityModel | RuntimeModel | None = None
         prior, cost = np.repeat(columns.means[:, None], len(Z), axis=1)
         if len(read):
@@ -62,7 +75,7 @@ def learn_columns(log: Log, Z: Floats, folds: Ints, seed: int) -> Log:
                 model, prior, cost = fit_runtime_model(*own, seed)
         predictors.append(model)
         at_sets.append(np.stack([prior, cost], axis=1))
-    sets = np.zeros((len(chosen), n_groups), dtype=bool)
+    sets = np.zeros((len(chosen), len(columns.names)), dtype=bool)
     for place, held in enumerate(chosen):
         sets[place, list(held)] = True
     known = np.stack(at_sets, axis=1)
@@ -72,7 +85,7 @@ def learn_columns(log: Log, Z: Floats, folds: Ints, seed: int) -> Log:
 
 def _search(log: Log, columns: ColumnSets, Z: Floats, seed: int) -> list[tuple[int, ...]]:
     """Sets on greedy paths from none, at some prices: by quality out of bag, less price times cost."""
-    n_models, n_groups = log.n_models, len(columns.names)
+    n_models, n_groups = log.n_models, columns.n_delivering
     targets = log.quality if log.cutoff is None else how_far_ahead(log.quality)
     price = log.cost[:, n_models:].mean(axis=0)
     model_cost = log.cost[:, :n_models].mean(axis=0)
@@ -121,8 +134,11 @@ def _search(log: Log, columns: ColumnSets, Z: Floats, seed: int) -> list[tuple[i
     return chosen if everything in chosen else [*chosen, everything]
 
 
-def learn_plan(log: Log, prices: Floats, max_asks: int) -> Plan:
-    """Learn by backward induction, from rows that hold and asked most to those that hold nothing."""
+def learn_plan(log: Log, prices: Floats, max_asks: int, max_runs: int) -> Plan:
+    """Learn by backward induction, from rows that hold and asked most to those that hold nothing.
+
+    Where costs are run times, up to ``max_runs`` models are run one after the other.
+    """
     assert log.columns is not None
     n_models, n_prices = log.n_models, len(prices)
     columns = log.columns
@@ -150,14 +166,35 @@ def learn_plan(log: Log, prices: Floats, max_asks: int) -> Plan:
             )
         gain.append(coefficients)
     ways, some = np.arange(len(columns.sets)), prices[::_THIN]
-    return Plan(
+    plan = Plan(
         np.concatenate([prices, np.tile(some, len(ways))]),
         np.concatenate([np.full(n_prices, -1), np.repeat(ways, len(some))]),
         max_asks,
         tuple(stop),
         tuple(gain),
         columns,
+        np.ones((n_prices + len(ways) * len(some), 1)),
     )
+    return plan if log.cutoff is None else _with_shares(plan, log, len(some), max_runs)
+
+
+def _with_shares(plan: Plan, log: Log, n_some: int, max_runs: int) -> Plan:
+    """The plan with time divided between models as it pays at each set of columns: by more than a standard error."""
+    shares = np.tile(_SHARES[0], (plan.n_rules, 1))
+    tries = [one for one in _SHARES if sum(share > 0.0 for share in one) <= max_runs]
+    if len(tries) == 1:
+        return replace(plan, shares=shares)
+    begins = [0, *range(int((plan.fixed < 0).sum()), plan.n_rules, n_some), plan.n_rules]
+    for begin, end in pairwise(begins):
+        values = []
+        for tried in tries:
+            shares[begin] = tried
+            values.append(walk(replace(plan, shares=shares), begin, log).quality)
+        gain = np.stack(values[1:], axis=1) - values[0][:, None]
+        mean, error = gain.mean(axis=0), gain.std(axis=0) / np.sqrt(len(log))
+        best = int(np.argmax(np.round(mean, DIGITS)))
+        shares[begin:end] = tries[1 + best if mean[best] > error[best] else 0]
+    return replace(plan, shares=shares)
 
 
 _Values = dict[tuple[tuple[int, ...], tuple[int, ...]], Floats]
@@ -307,17 +344,55 @@ def _label(groups: Any, columns: Ints, names: Sequence[str]) -> str:
     return names[first] if label is None else str(label)
 
 
-def with_columns(log: Log, columns: ColumnSets, paid: Floats, shares: Floats | None) -> Log:
-    """A log of models with the groups of columns as further purchases."""
+def with_columns(
+    log: Log, columns: ColumnSets, paid: Floats, shares: Floats | None, names: Sequence[str]
+) -> Log:
+    """A log of models with the groups of columns, and early runs of models, as further purchases."""
     n_models, means = log.n_models, np.stack([log.quality.mean(axis=0), log.cost.mean(axis=0)])
-    after = log.after
+    after, solved_by = log.after, log.solved_by
     if shares is not None:
         after = np.ones((n_models + len(shares),) * 2) if after is None else after
         after[n_models:, n_models:] = np.minimum(after[n_models:, n_models:], shares)
+    runs = () if log.cutoff is None or not columns.names else early_runs(log.quality, log.cost, log.cutoff)
+    if runs:
+        called = tuple(f"{names[model]} for {seconds:.3g} s" for model, seconds in runs)
+        nothing = (np.empty(0, dtype=np.intp),) * len(runs)
+        columns = replace(columns, names=columns.names + called, groups=columns.groups + nothing, runs=runs)
+        columns = replace(columns, sets=np.zeros((1, len(columns.names)), dtype=bool))
+        taken, ends = columns.early(log.quality, log.cost)
+        paid, solved_by = (
+            np.column_stack([paid, taken]),
+            ends if solved_by is None else np.column_stack([solved_by, ends]),
+        )
+        after = None if after is None else np.pad(after, (0, len(runs)), constant_values=1.0)
     return replace(
         log,
         expected=np.column_stack([log.expected, np.repeat(paid.mean(axis=0)[None], len(log), axis=0)]),
         cost=np.column_stack([log.cost, paid]),
         after=after,
         columns=replace(columns, means=means),
+        solved_by=solved_by,
     )
+
+
+def early_runs(quality: Floats, seconds: Floats, cutoff: float) -> tuple[tuple[int, float], ...]:
+    """Short runs of models that solve most rows in a second, one after the other; each solves further rows."""
+    unsolved, left = np.ones(len(quality), dtype=bool), _EARLY * cutoff
+    runs: list[tuple[int, float]] = []
+    taken = np.where(quality > 0.0, seconds, np.inf)
+    while len(runs) < _MAX_RUNS:
+        within = np.sort(taken[unsolved][taken[unsolved] <= left])
+        least = _LEAST_SOLVED * len(quality)
+        if len(within) < least or not within[-1] > 0.0:
+            break
+        limits = np.unique(within[np.linspace(0, len(within) - 1, 50).astype(int)])
+        limits = np.maximum(limits[limits > 0.0], 1e-4 * cutoff)
+        solved = np.stack([(taken[unsolved] <= limit).sum(axis=0) for limit in limits])
+        rate = np.where(solved >= least, solved / limits[:, None], 0.0)
+        place, model = np.unravel_index(int(np.argmax(rate)), rate.shape)
+        if not rate[place, model] > 0.0:
+            break
+        runs.append((int(model), float(limits[place])))
+        unsolved &= ~(taken[:, model] <= limits[place])
+        left -= float(limits[place])
+    return tuple(runs)

@@ -332,10 +332,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             log = Log(prior, expected, scores[:, pool], costs[:, pool], codes, shown, classes, after)
             log = replace(log, cutoff=self.cutoff, solved_by=solved_by)
             if columns is not None:
-                log = learn_columns(with_columns(log, columns, bought, discounts), Z, folds, seed)
+                called = [names[model] for model in pool]
+                log = learn_columns(with_columns(log, columns, bought, discounts, called), Z, folds, seed)
             state = RouterState(
                 names=names,
-                pool=(*(names[model] for model in pool), *groups),
+                pool=(*(names[model] for model in pool), *(() if log.columns is None else log.columns.names)),
                 reader=reader,
                 model=model,
                 log=log,
@@ -802,7 +803,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         known = state.log
         if known.columns is not None:
             prior, cost = known.columns.predict(0, Z)
-            expected = np.column_stack([cost, np.repeat(state.column_prices[None], len(keys), axis=0)])
+            expected = np.column_stack([cost, np.repeat(state.group_prices[None], len(keys), axis=0)])
         elif state.model is None:
             prior, expected = (np.repeat(mean[None], len(keys), axis=0) for mean in state.means)
         elif is_in_force and not any(
@@ -869,7 +870,13 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             costs = (by_resource * resources.rates).sum(axis=2)
         elif is_billed or quality is not None:
             costs = logs.costs_of(X, cost, answers, prices, n_rows)[:, pool]
-        costs = np.column_stack([costs, paid])
+        early: list[Floats] = []
+        if log.columns is not None and log.columns.runs:
+            taken, ends = log.columns.early(
+                scores, np.where(np.isnan(costs), log.expected[:, : log.n_models], costs)
+            )
+            early, solved_by = [taken], None if solved_by is None else np.column_stack([solved_by, ends])
+        costs = np.column_stack([costs, paid, *early])
         codes, shown, classes = log.answers, log.evidence, log.classes
         if codes is not None and (classes is None or answers is not None):
             if answers is None:
@@ -1134,14 +1141,17 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         batch_size : int, optional
             Most rows in one question; None asks about all rows that need a model together.
         """
-        ledger, new = Ledger(on_failure, batch_size), self.unasked(X)
+        ledger, new, state = Ledger(on_failure, batch_size), self.unasked(X), self._fitted()
         sessions, columns = self.sessions(X, new), new.log.columns
         if columns is not None:
             in_table = {
                 name: partial(self._cells_of, columns=of_group)
                 for name, of_group in zip(columns.names, columns.groups, strict=True)
+                if len(of_group)
             }
-            models = {**in_table, **models}
+            runs = zip(columns.names[columns.n_delivering :], columns.runs, strict=True)
+            early = {name: models.get(state.pool[model]) for name, (model, _) in runs}
+            models = {**in_table, **early, **models}
 
         def rows_of(rows: Ints) -> Any:
             if hasattr(X, "iloc"):
@@ -1430,13 +1440,26 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             answer, cost, evidence = (
                 log[name][place] if name in log else None for name in ("answers", "cost", "evidence")
             )
-            if self._resources is not None and cost is not None:
+            if rows.cutoff is not None:
+                _play(session, float(log["quality"][place]), float(log["cost"][place]))
+            elif self._resources is not None and cost is not None:
                 session.give(answer, None if np.isnan(cost).any() else self.named(cost), evidence)
             else:
                 session.give(answer, None if cost is None or np.isnan(cost) else float(cost), evidence)
             self._buy_columns(session, rows, row, paid)
-        if "quality" in log and session.model is not None:
+        if rows.cutoff is not None:
+            quality = 0.0 if session.model is None else 1.0 - rows.second * session.cost
+        elif "quality" in log and session.model is not None:
             quality = float(log["quality"][names.index(session.model)])
-            if rows.cutoff is not None and quality > 0.0:
-                quality = 1.0 - rows.second * session.cost if session.cost <= rows.cutoff else 0.0
         return session.explanation(quality)
+
+
+def _play(session: ModelSession, quality: float, seconds: float) -> None:
+    """Report a logged run to a session: solved within its limit, or not."""
+    wanted = session.next_purchase
+    assert wanted is not None
+    assert wanted.limit is not None
+    if quality > 0.0 and seconds <= wanted.limit:
+        session.give(None, seconds)
+    else:
+        session.fail(min(seconds, wanted.limit))

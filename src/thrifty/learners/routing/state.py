@@ -242,11 +242,17 @@ class RouterState:
     @property
     def groups(self) -> tuple[str, ...]:
         """Groups of columns that cost."""
-        return self.pool[self.log.n_models :]
+        n_runs = 0 if self.log.columns is None else len(self.log.columns.runs)
+        return self.pool[self.log.n_models : len(self.pool) - n_runs]
 
-    @cached_property
+    @property
     def column_prices(self) -> Floats:
         """Mean price of each group of columns that cost."""
+        return self.group_prices[: len(self.groups)]
+
+    @cached_property
+    def group_prices(self) -> Floats:
+        """The same, and mean seconds of early runs."""
         return self.log.cost[:, self.log.n_models :].mean(axis=0)
 
     @property
