@@ -53,7 +53,7 @@ SHARES, DAYS = (0.1, 0.2, 0.35, 0.6), (0.2, 0.5, 0.95, 2.0)
 WEIGHTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 """Weights of the second resource in exchange rates."""
 LARGE = ("thyroid", "letters", "satimage", "gas_drift", "pol", "bike_hour")
-N_FIT = 2_500
+N_FIT = 1_000
 TIMED = """
 #include <stdio.h>
 #include <time.h>

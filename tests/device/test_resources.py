@@ -41,8 +41,9 @@ def fitted(table, structure, delays=()):
 @pytest.mark.parametrize("structure", ["line", "tree"])
 def test_a_device_and_a_graph_bill_rows_in_each_resource(cancer, structure, tmp_path):
     clf, X = fitted(cancer, structure), cancer[0][:80, :6].astype(np.float32)
-    quick = clf.at(budget={"dollars": 0.5 * clf.expected_cost_["dollars"]})
+    quick = clf.at(budget={"dollars": 0.5 * clf.expected_cost_["dollars"]}, cap={"dollars": 9.0})
     expected = quick.cost(X, row_key=np.arange(len(X))).to_numpy()
+    assert expected[:, 0].max() <= 9.0
     assert len(np.unique(expected, axis=0)) > 1
     needs("gcc")
     source = tmp_path / "c"

@@ -513,6 +513,10 @@ def test_no_request_costs_more_than_its_ceiling_fallbacks_included(gateway, mode
         assert ask(client).model != "large"  # 5 of its tokens and the prompt may cost more
         assert not models["large"].calls
         assert models["tiny"].calls[0]["max_tokens"] == 5
+        n_asked = len(models["tiny"].calls)
+        assert "".join(part.choices[0].delta.content or "" for part in ask(client, stream=True))
+        assert not models["large"].calls  # nor in a stream
+        del models["tiny"].calls[n_asked:]
         with pytest.raises(openai.BadRequestError, match="max_cost leaves"):
             ask(client, max_tokens=1000)
         assert len(models["tiny"].calls) == 1
