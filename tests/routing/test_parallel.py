@@ -5,6 +5,7 @@ import threading
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import ExtraTreesClassifier
@@ -13,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import thrifty
 from thrifty import CascadeClassifier, ModelRouter
+from thrifty.cli import main
 from thrifty.engine.walk.next_model import at_once
 from thrifty.errors import InvalidInputError
 
@@ -161,6 +163,31 @@ def test_a_cap_of_one_resource_holds_with_evidence_and_the_rules_that_read_it():
     ]
     assert max(dearest) <= 5.5
     assert max(dearest) == 5.0  # a and c
+
+
+def test_commands_keep_caps_and_ask_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = log_of(120, 0)
+    pd.DataFrame(
+        {
+            "id": np.repeat(np.arange(120), 3),
+            "model": [*PRICES] * 120,
+            "quality": log["quality"].ravel(),
+            "answer": log["answers"].ravel(),
+        }
+    ).to_csv("log.csv", index=False)
+    pd.DataFrame(PRICES).T.rename_axis("model").to_csv("models.csv")
+    route = ["route", "log.csv", "--models", "models.csv", "-o", "router.thrifty"]
+    assert main([*route, "--parallel", "--cap", "seconds=2.6"]) == 0
+    router = thrifty.load("router.thrifty")
+    assert (router.ask, router.cap) == ("parallel", {"seconds": 2.6})
+    assert (
+        router.at(budget={"dollars": 9.0})
+        .replay(None, log["quality"], answers=log["answers"])
+        .costs[:, 1]
+        .max()
+        <= 2.6
+    )
 
 
 def test_a_cascade_of_models_asks_in_threads_and_keeps_its_cap():

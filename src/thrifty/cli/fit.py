@@ -420,6 +420,15 @@ def route(
             metavar="AMOUNT|RESOURCE=AMOUNT",
         ),
     ] = None,
+    cap: Cap = None,
+    parallel: Annotated[
+        bool,
+        typer.Option(
+            "--parallel",
+            help="Models may be asked at once, so that their seconds are the longest of them: for costs in several "
+            "resources, one of them seconds.",
+        ),
+    ] = False,
     max_asks: Annotated[int, typer.Option(min=1, help="Models that may be asked about one row.")] = 3,
     confidence: Annotated[
         float | None,
@@ -466,6 +475,7 @@ def route(
         wanted = read_amounts("--budget", budget)
         outcome = "quality" if cutoff is None else "runtime"
         settings: Any = {"prices": of_columns, "outcome": outcome, "cutoff": cutoff}
+        settings |= {"ask": "parallel" if parallel else "in turn", "cap": read_amounts("--cap", cap)}
         router = ModelRouter(priced, wanted, max_asks, confidence, seed, **settings).fit(X, **arrays)
         n_rows = len(arrays["quality"])
         save(router, out)
