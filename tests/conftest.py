@@ -161,6 +161,8 @@ def _make_fits_small(patch):
     from thrifty.engine.full import crossfit
     from thrifty.learners.cascade import estimators as cascade
     from thrifty.learners.cascade import gates, learn, plan
+    from thrifty.learners.routing import learn as routing
+    from thrifty.learners.routing import quality
     from thrifty.learners.trees import full
     from thrifty.learners.trees.boosting import Boosting
 
@@ -180,6 +182,8 @@ def _make_fits_small(patch):
     patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
     patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
     patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
+    patch.setattr(quality, "N_TREES", 5)
+    patch.setattr(routing, "N_PRICES", 10)
     # Few rows part only where a test asks for it: the search takes as long as the rest.
     supports = learn.supports_tree
 

@@ -239,17 +239,15 @@ THINGS = (*CHAINS, *ROUTERS, *CASCADES)
 def model_cascades():
     """The user's models, which read all columns and are asked one after another."""
     made = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
-        for kind, cheap, dear in (
-            (CascadeClassifier, DecisionTreeClassifier(max_depth=1), full()),
-            (CascadeRegressor, DecisionTreeRegressor(max_depth=2), Ridge()),
-        ):
-            table, y = rows_of(2 if kind is CascadeClassifier else 0)
-            estimators = [("cheap", cheap.set_params(random_state=0)), ("dear", dear)]
-            prices = {name: MODEL_PRICES[name] for name, _ in estimators}
-            cascade = kind(estimators, model_prices=prices, budget=3.0, cv=2, random_state=0)
-            made.append(cascade.fit(table[TRAIN], y[TRAIN]))
+    for kind, cheap, dear in (
+        (CascadeClassifier, DecisionTreeClassifier(max_depth=1), full()),
+        (CascadeRegressor, DecisionTreeRegressor(max_depth=2), Ridge()),
+    ):
+        table, y = rows_of(2 if kind is CascadeClassifier else 0)
+        estimators = [("cheap", cheap.set_params(random_state=0)), ("dear", dear)]
+        prices = {name: MODEL_PRICES[name] for name, _ in estimators}
+        cascade = kind(estimators, model_prices=prices, budget=3.0, cv=2, random_state=0)
+        made.append(cascade.fit(table[TRAIN], y[TRAIN]))
     return dict(zip(CASCADES, made, strict=True))
 
 
@@ -257,13 +255,10 @@ def model_routers():
     """Routers on a table, which ask one model about each row; before that, one of them buys columns."""
     table, quality = rows_of("models")
     prices = Prices({"radius": 0.4, "texture": 0.2}, default=0.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
-        routers = ModelRouter(MODEL_PRICES, budget=3.0), ModelRouter(MODEL_PRICES, budget=3.0, prices=prices)
-        return {
-            name: router.fit(table[TRAIN], quality[TRAIN])
-            for name, router in zip(ROUTERS, routers, strict=True)
-        }
+    routers = ModelRouter(MODEL_PRICES, budget=3.0), ModelRouter(MODEL_PRICES, budget=3.0, prices=prices)
+    return {
+        name: router.fit(table[TRAIN], quality[TRAIN]) for name, router in zip(ROUTERS, routers, strict=True)
+    }
 
 
 def reads_words():
@@ -953,9 +948,8 @@ def router_log():
 
 
 @pytest.fixture(scope="module")
-def router(router_log):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thrifty.learners.routing.quality.N_TREES", 5)
+def router(router_log, while_fits_are_small):
+    with while_fits_are_small():
         return ModelRouter(MODELS, budget=0.006).fit(*(part[:160] for part in router_log))
 
 
