@@ -505,10 +505,9 @@ class Comparison:
     level: float
 
     def __str__(self) -> str:
-        return (
-            f"mean difference over {len(self.budgets)} budgets {self.mean:+.4f} "
-            f"({100 * self.level:g} % interval {self.mean_low:+.4f} to {self.mean_high:+.4f})"
-        )
+        name = f"mean difference over {len(self.budgets)} budgets" if len(self.budgets) > 1 else "difference"
+        interval = f"{100 * self.level:g} % interval {self.mean_low:+.4f} to {self.mean_high:+.4f}"
+        return f"{name} {self.mean:+.4f} ({interval}) for {self.cost_difference.mean():+.2f} in mean cost"
 
 
 # -- operating points ------------------------------------------------------------------------------
