@@ -189,7 +189,7 @@ def models_to_store(cascade: ModelCascade, mode: FullMode) -> tuple[dict[str, An
         if inside is not None or isinstance(model, AbsentFull | PrecomputedFull):
             stored[name] = inside or model
             continue
-        stored[name] = AbsentFull() if mode == "absent" else _outside(model, cascade.schema_)
+        stored[name] = AbsentFull() if mode == "absent" else _outside(model, cascade.schema_of(name))
         outside.append(name)
     return stored, outside if mode == "inside" else []
 
@@ -210,9 +210,9 @@ def with_given_models(
     lacking_models(
         [name for name, model in models.items() if isinstance(model, AbsentFull) and name not in given]
     )
-    schema = cascade.schema_
-    names = schema.names if schema.kind is not None else None
     for name, model in given.items():
+        schema = cascade.schema_of(name)
+        names = schema.names if schema.kind is not None else None
         who = f"the estimator {name!r}"
         made, expected = _given(model, models[name], cascade.task_, len(schema.names), names, who)
         models[name] = made if wrap is None else wrap(made)

@@ -477,6 +477,8 @@ class SavedCascade:
     largest_loss: float | None = None
     retrained: tuple[Retrained, ...] = ()
     pooling: Pooling | None = None
+    columns_of: dict[str, Ints] | None = None
+    free_columns: Ints | None = None
 
     @classmethod
     def of(cls, cascade: ModelCascade, models: dict[str, Any], writer: Any) -> "SavedCascade":
@@ -506,6 +508,8 @@ class SavedCascade:
             getattr(cascade, "largest_loss_", None),
             cascade.retrained_,
             getattr(cascade, "pooling_", None),
+            {key: np.array(columns, np.intp) for key, columns in cascade.columns_of_.items()} or None,
+            None if cascade.free_columns_ is None else np.array(cascade.free_columns_, np.intp),
         )
 
     def restored(self) -> ModelCascade:
@@ -515,13 +519,20 @@ class SavedCascade:
             raise _refused("class", f"be one of {', '.join(sorted(_CASCADES))}", self.name)
         is_classifier, names, n_columns = kind is CascadeClassifier, set(self.models), len(self.schema.names)
         calibration = state.calibration
+        columns_of = {key: tuple(of_one.tolist()) for key, of_one in (self.columns_of or {}).items()}
+        free = None if self.free_columns is None else tuple(self.free_columns.tolist())
+        read = [*(free or ()), *(column for of_one in columns_of.values() for column in of_one)]
         rules = {
+            "know the columns of its estimators": set(columns_of) in (set(), names)
+            and all(0 <= column < n_columns for column in read)
+            and all(columns_of.values()),
             "suit its task": is_classifier != isinstance(self.task, RegressionTask)
             and not isinstance(self.task, RankingTask),
             "have a price of each estimator": set(self.model_prices) == names == set(state.names),
             "be calibrated for its classes": calibration is not None
             and calibration.n_classes == (len(classes) if is_classifier else 1),
-            "have a router of its columns": state.model is None or state.n_features == n_columns,
+            "have a router of its columns": state.model is None
+            or state.n_features == (n_columns if free is None else len(free)),
             "know the largest loss": is_classifier or (self.largest_loss or 0.0) > 0.0,
             "refer to an estimator": self.reference is None or self.reference in names,
             "combine its estimators": (
@@ -543,7 +554,9 @@ class SavedCascade:
         columns = self.schema.names if self.schema.kind is not None else None
         for name, model in self.models.items():
             if isinstance(model, EstimatorFull):
-                _check_model(model, self.task, n_columns, columns)
+                own = columns_of.get(name, tuple(range(n_columns)))
+                called = None if columns is None else tuple(columns[column] for column in own)
+                _check_model(model, self.task, len(own), called)
             elif isinstance(model, PrecomputedFull):
                 models_of(self.task).read_outputs(model.values, None, f"values of {name[:60]} in the file")
         learned: dict[str, Any] = {
@@ -556,6 +569,8 @@ class SavedCascade:
             "decision_seconds_": self.decision_seconds,
             "reads_columns_": state.model is not None,
             "reference_": self.reference,
+            "columns_of_": columns_of,
+            "free_columns_": free,
             "retrained_": self.retrained,
             "n_features_in_": n_columns,
             "_levels": self.schema.levels,

@@ -115,11 +115,12 @@ class ServedCascade:
 
     def _placed(self, name: str, model: FullModel) -> FullModel:
         """A model where the settings say that it is, or the one in the file."""
+        columns = self.system.schema_of(name).names
         if name in self._remotes:
-            return RemoteFull(self._remotes[name], self.task, self.rows.names)
+            return RemoteFull(self._remotes[name], self.task, columns)
         settings = self._settings.get(name)
         if settings is not None and settings.onnx is not None:
-            model = OnnxModel(Path(settings.onnx), self.task, self.rows.names)
+            model = OnnxModel(Path(settings.onnx), self.task, columns)
         return FullInThread(model, self._full_thread, self._batch_thread)
 
     def warm_up(self) -> None:

@@ -32,8 +32,9 @@ from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fi
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.full.seconds import Seconds, measure_seconds, median_seconds
 from thrifty.engine.prices.billing import amount_text, check_amount
-from thrifty.engine.prices.prices import check_price, resources_of_models
+from thrifty.engine.prices.prices import Prices, check_price, resolve_prices, resources_of_models
 from thrifty.engine.purchases.readers import Delivery, Ledger
+from thrifty.engine.table.columns import Levels
 from thrifty.engine.table.reader import Schema
 from thrifty.engine.table.table import Table, frame_of
 from thrifty.engine.tasks.classes import classification_of
@@ -57,6 +58,7 @@ from thrifty.errors import (
 )
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
+from thrifty.learners.routing.column_plans import ColumnPlan, plan_columns
 from thrifty.learners.routing.logs import check_resources, shares_after
 from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
 from thrifty.learners.routing.state import RouterState
@@ -145,6 +147,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     columns: bool | None = None
     ask: str = "in turn"
     cap: Any = None
+    prices: Any = None
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -251,12 +254,18 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 )
             if reference is not None:
                 y = self._answers_of(reference, models, X, y)
+            self._check_prices(prices, resources is not None, reference)
             cv = 4 if self._is_prefit else self.cv
             if groups is not None:
                 splitter = GroupKFold(cv) if isinstance(cv, int) else check_cv(cv)
                 with _naming("groups", kind="the argument"):
                     cv = list(splitter.split(X, y, groups))
             rows = check_training_rows(self, X, y, sample_weight, cv, seed)
+            plan = None if self.prices is None else self._with_columns(models, prices, rows, seed)
+            self.columns_of_: dict[str, tuple[int, ...]] = {} if plan is None else plan.columns_of
+            self.free_columns_ = None if plan is None else plan.free
+            if plan is not None:
+                models, prices = plan.models, plan.prices
             cross_fitted = {}
             for name, model in models.items():
                 is_fitted_here = is_estimator(model) and not isinstance(model, FrozenEstimator)
@@ -282,21 +291,25 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 # No estimator is as wrong as can be on most of the rows.
                 largest = max(_LARGEST_LOSS * loss.mean(axis=0).min(), np.median(loss, axis=0).max())
                 self.largest_loss_ = float(largest) or 1.0
-            self.router_ = self._plan(rows, outputs, budget, batch_size, seed)
+            after = self.after if plan is None else plan.after
+            self.router_ = self._plan(rows, outputs, after, budget, batch_size, seed)
             if len(rows.task.classes):
                 in_pool = outputs[:, [[*models].index(name) for name in self.router_.pool_]]
                 self.pooling_ = pool_classes(in_pool, rows.task.strata(rows.y), self.max_asks, rows.weight)
             self._name_numbers()
             self.retrained_ = () if reference is not None else self._retrained(models, rows, outputs, seed)
-            self._mention_no_gain()
+            if plan is None:  # else what is saved are columns
+                self._mention_no_gain()
             self._mention_refit()
         return self
 
     def _cross_fit(self, name: str, model: Any, rows: TrainingRows) -> CrossFittedFull:
+        if name in self.columns_of_:
+            rows = rows.with_columns(np.array(self.columns_of_[name], dtype=np.intp))
         return cross_fit_full(model, rows, n_jobs=self.n_jobs, name=f"the estimator {name!r}")
 
     def _plan(
-        self, rows: TrainingRows, outputs: Floats, budget: Any, batch_size: int, seed: int
+        self, rows: TrainingRows, outputs: Floats, after: Any, budget: Any, batch_size: int, seed: int
     ) -> ModelRouter:
         """Learn which estimator to ask about which row, from their outputs out of fold.
 
@@ -312,16 +325,17 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 budget=budget,
                 max_asks=self.max_asks,
                 random_state=seed,
-                after=self.after,
+                after=after,
                 ask=self.ask,
                 cap=self.cap,
             )
             router._min_rows = N_FOLDS  # few rows are warned of already
-            router.fit(rows.X if reads_columns else None, **log)
+            router.fit(self._routed_columns(rows.X) if reads_columns else None, **log)
             router.state_ = replace(router.state_, keys=keys)  # rows of a certificate are compared with them
             return router
 
-        self.decision_seconds_, self.reads_columns_ = 0.0, self.columns is None or bool(self.columns)
+        reads_columns = (self.columns is None or bool(self.columns)) and self.free_columns_ != ()
+        self.decision_seconds_, self.reads_columns_ = 0.0, reads_columns
         router = learned(self.reads_columns_)
         if not self.seconds_:
             return router
@@ -345,6 +359,28 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         ]
         router.state_ = replace(router.state_, calls=np.array(calls), batch_size=batch_size)
         return router.with_prices(self.model_prices_)
+
+    def _check_prices(self, model_prices: Any, has_resources: bool, reference: str | None) -> None:
+        """Refuse what cannot be beside prices of columns."""
+        if self.prices is None:
+            return
+        wrong = (
+            ("model_prices must be given in the unit of prices", not model_prices),
+            ("model_prices must be in one resource", has_resources),
+            ("after must be left out", bool(self.after)),
+            ("reference must be left out", reference is not None),
+            ("columns must not be True: what a row has not bought cannot be read", self.columns is True),
+        )
+        for rule, is_broken in wrong:
+            if is_broken:
+                raise InvalidInputError(f"{rule}, where columns have prices.")
+
+    def _with_columns(
+        self, models: Mapping[str, Any], prices: Mapping[str, float], rows: TrainingRows, seed: int
+    ) -> ColumnPlan:
+        """The estimators on nested sets of columns, and what each costs before and after the others."""
+        names = getattr(self, "feature_names_in_", None)
+        return plan_columns(resolve_prices(None, self.prices, Prices()), models, prices, rows, names, seed)
 
     def _answers_of(self, reference: str, models: Mapping[str, Any], X: Any, y: Any) -> Any:
         if y is not None:
@@ -489,6 +525,18 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             others.append(Alternative(f"{one.model} {one.how}", cost, self.score_of(one.quality)))
         return tuple(others)
 
+    def schema_of(self, name: str) -> Schema:
+        """Schema of the columns that an estimator reads."""
+        schema = self.schema_
+        if name not in self.columns_of_:
+            return schema
+        columns = self.columns_of_[name]
+        levels = {} if schema.levels is None else schema.levels.of_column
+        read = {place: levels[column] for place, column in enumerate(columns) if column in levels}
+        types = None if schema.types is None else tuple(schema.types[column] for column in columns)
+        names = tuple(schema.names[column] for column in columns)
+        return Schema(schema.kind, names, types, Levels(read) if read else None)
+
     @property
     def quality_name(self) -> str:
         """Name of what the plan, its frontier and certificates take means of: with a reference, agreement with it."""
@@ -605,6 +653,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def with_prices(self, prices: Mapping[str, float]) -> Self:
         """Return a cascade for other prices of some estimators: the plan is learned again, no estimator is fitted."""
+        if self._fitted and self.columns_of_:
+            raise InvalidInputError("with_prices is for cascades whose columns are free. Fit again.")
         other = self._with_router(self._fitted.with_prices(prices))
         other.model_prices_ = {**self.model_prices_, **{name: float(price) for name, price in prices.items()}}
         return other
@@ -716,11 +766,16 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         Parameters
         ----------
         x : array-like of shape (n_features,), or a row of the data frame of the fit
+            Where columns have prices, those that are free; numbers of others may be NaN.
         key : int or str, optional
             Key of the row, which decides between two operating points that are mixed.
         """
         columns = getattr(self, "feature_names_in_", None)
         one = np.asarray(x, dtype=object if columns is not None else None)[None]
+        if self.free_columns_ is not None:  # the others are not read
+            one = one.copy()
+            for column in set(range(one.shape[1])) - set(self.free_columns_):
+                one[0, column] = 0.0 if one[0, column] != one[0, column] else one[0, column]
         if columns is not None and self.schema_.kind is not None:
             one = self.schema_.conformed(
                 Table.of(frame_of(self.schema_.kind, dict(zip(columns, one.T, strict=True))))
@@ -751,7 +806,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
 
     def _as_routed(self, table: Table) -> Any:
         """Rows as the router takes them: columns, or keys where it reads none."""
-        return table.numbers if self.reads_columns_ else fingerprints(table.numbers)
+        return self._routed_columns(table.numbers) if self.reads_columns_ else fingerprints(table.numbers)
+
+    def _routed_columns(self, numbers: Any) -> Any:
+        """Columns that the plan reads before it asks an estimator: all, or those that are free."""
+        return numbers if self.free_columns_ is None else numbers[:, list(self.free_columns_)]
 
     def log_of(self, X: Any, y: Any = None) -> dict[str, Any]:
         """Log of all estimators on rows, as ``ModelRouter.replay`` takes it; they are asked about every row.
@@ -799,6 +858,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         """Outputs of an estimator."""
         model, who = self.models_[name], f"the estimator {name!r}"
         lacking_models([name] if isinstance(model, AbsentFull) else [])
+        if name in self.columns_of_:
+            table = table.with_columns(np.array(self.columns_of_[name], dtype=np.intp))
         with _naming(name, FullModelFailedError):
             native = table.native_rows(rows)
             return ask_model(
@@ -819,7 +880,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         lacking_models([name for name in pool if isinstance(self.models_[name], AbsentFull)])
         asked = _AskedOutputs(self, table)
         everyone = np.arange(len(table))
-        rows = table.numbers if self.reads_columns_ else everyone
+        rows = self._routed_columns(table.numbers) if self.reads_columns_ else everyone
         replay = self.router_.run(asked.ask, rows, table.keys(everyone))
         model, cost, costs = replay.model, replay.cost, replay.costs
         if asked.failed.any():
@@ -900,9 +961,15 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         them ``"seconds"``: seconds are then the longest of them, all else adds.
     cap : float, or dict of resource to float, default=None
         What no row ever pays, of ``model_prices``.
+    prices : Prices or path, default=None
+        Prices of the columns, in the unit of ``model_prices``. Each estimator is then fitted on a few nested sets of
+        columns, too, such as "forest on 5 columns", and a row pays once for the columns of those that it asks. Before
+        the first one, the plan reads the columns that are free.
 
     Attributes
     ----------
+    columns_of_ : dict of str to tuple of int
+        Where columns have prices, those that each estimator reads.
     classes_ : ndarray
         Labels.
     models_ : dict of str to FullModel
@@ -996,7 +1063,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     estimators : list of (str, estimator)
         At least two regressors, or functions of rows that return numbers; as of ``CascadeClassifier``.
-    model_prices, budget, max_asks, cv, batch_size, n_jobs, random_state, after, columns
+    model_prices, budget, max_asks, cv, batch_size, n_jobs, random_state, after, columns, ask, cap, prices
         As of ``CascadeClassifier``.
 
     Attributes

@@ -412,13 +412,13 @@ def means_of_known(Z: Floats) -> Floats:
 
 
 def fit_out_of_bag(
-    cells: Floats, targets: Floats, n_trees: int, leaf: int, seed: int
+    cells: Floats, targets: Floats, n_trees: int, leaf: int, seed: int, *, max_features: float = 0.5
 ) -> tuple[ExtraTreesRegressor, Floats]:
     """Fit extremely randomised trees, and return what they answer about each row out of bag; 0 where none is."""
     forest = ExtraTreesRegressor(
         n_trees,
         min_samples_leaf=leaf,
-        max_features=0.5,
+        max_features=max_features,
         bootstrap=True,
         oob_score=_no_score,
         random_state=seed,
