@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -198,6 +199,14 @@ def test_chance_decides_only_among_rows_of_one_gate_score():
     alone = within_budget(ends_of(evidence), 5.3, evidence, mix=False)
     assert not alone.is_mixed
     assert 4.0 < alone.expected_cost < 5.3
+
+
+def test_a_budget_is_spent_where_the_first_purchase_tells_no_two_rows_apart():
+    evidence = replace(rows_between(0), gate=np.full((400, 1), -2.42451096))
+    between = within_budget(ends_of(evidence), 5.3, evidence)
+    assert between.expected_cost == pytest.approx(5.3)
+    np.testing.assert_allclose(evidence.weighted_means(between.thresholds)[0], [1.0, 1.0, 11.0, 11.0])
+    assert evidence.share_by_lot(between) == 1.0
 
 
 def test_two_points_are_mixed_where_thresholds_on_the_way_are_worse():

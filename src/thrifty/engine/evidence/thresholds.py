@@ -349,8 +349,10 @@ def thresholds_between(
     points = np.array([*ends, path.at(before), path.at(after)])
     place = [(new or evidence).at_point(point)[0] for point in points[2:]]
     tied, stage = np.flatnonzero(place[0] != place[1]), path.stages[before]
-    if len(tied) > 1 and new is None and np.ptp(evidence.gate[tied, stage]) == 0.0:
-        score, margin = evidence.gate[tied[0], stage], TIE_MARGIN * float(np.std(evidence.gate[:, stage]))
+    of_stage = evidence.gate[:, stage]
+    # Where all rows have one score, the thresholds of the ends are on both sides of it.
+    if len(tied) > 1 and new is None and np.ptp(of_stage[tied]) == 0.0 < np.ptp(of_stage):
+        score, margin = of_stage[tied[0]], TIE_MARGIN * float(np.std(of_stage))
         points[2:, stage] = np.clip(points[2:, stage], score - margin, score + margin)
     means = _MeansBetween.of(mix, evidence, points)
     paid, score = means.cost, means.score
