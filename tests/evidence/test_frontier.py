@@ -154,6 +154,24 @@ def test_the_best_point_for_a_budget_is_the_brute_force_best(seed, budget):
     assert frontier.cheapest(score=point.score).cost == pytest.approx(point.cost)
 
 
+def test_the_cheapest_point_of_a_loss_has_a_standard_error_of_the_difference_to_spare():
+    chance = np.random.default_rng(0)
+    full, gate = chance.random(500) < 0.9, chance.random((500, 1))
+    quality = np.column_stack([chance.random(500) < 0.85, full])
+    evidence = Evidence(gate, quality, np.array([1.0, 10.0]), full_quality=full)
+    frontier = Frontier.from_evidence([evidence])
+    leads = [evidence.at_point(np.array(point.thresholds))[2] - full.astype(float) for point in frontier]
+    spare = [lead.mean() - lead.std() / np.sqrt(500) for lead in leads]
+    for loss in (0.04, 0.02):
+        first = next(place for place, each in enumerate(spare) if each >= -loss)
+        assert frontier.cheapest(loss=loss).cost == frontier.cost[first]
+        assert frontier.cost[first] > min(frontier.cost[[lead.mean() >= -loss for lead in leads]])
+    with pytest.raises(InvalidInputError, match="no point loses at most -0.5 with .*: the least is"):
+        frontier.cheapest(loss=-0.5)
+    with pytest.raises(InvalidInputError, match="either a score or a loss"):
+        frontier.cheapest()
+
+
 def test_a_wish_out_of_reach_is_refused_with_the_nearest_that_is_not():
     frontier = Frontier.from_evidence([two_rows()])
     with pytest.raises(

@@ -494,6 +494,16 @@ class Evidence:
         """Mean quality of the full model's own answers."""
         return float(np.nanmean(self._quality_of_units(np.asarray(self.full_quality))))
 
+    def lead_over_full(self, point: Floats) -> tuple[float, float]:
+        """Mean score of a point minus that of the full model, less its optimism, and the standard error, by units."""
+        if self.full_quality is None:
+            raise InvalidInputError("this evidence does not say how good the full model's answers are.")
+        full = self._quality_of_units(self.full_quality)
+        full = full if self.unit is None else self.unit.spread(np.zeros(len(full)), full)[1]
+        lead, share = self.at_point(point)[2] - full, self.weights / self.weights.sum()
+        mean, (optimism, error) = float(share @ lead), self.optimism_at(point[None])[0]
+        return mean - float(optimism), float(np.sqrt(np.square(share * (lead - mean)).sum() + error**2))
+
     def of_queries(self, task: RankingTask, target: Floats, scores: Floats) -> "Evidence":
         """The same answers as scores of documents, with their queries as units."""
         rows = None if self.rows is None else query_keys(self.rows, queries_of(target))

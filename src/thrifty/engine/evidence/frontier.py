@@ -145,8 +145,23 @@ class Frontier:
         """The point for a mean spend of at most ``budget``: the best-scoring one on the rows it was chosen on."""
         return self[int(self.within(np.array([check_amount("budget", budget)]))[0])]
 
-    def cheapest(self, *, score: float) -> "OperatingPoint":
-        """The cheapest point whose score, on the rows it was chosen on, is at least ``score``."""
+    def cheapest(self, *, score: float | None = None, loss: float | None = None) -> "OperatingPoint":
+        """The cheapest point that reaches a score, or loses little, on the rows it was chosen on.
+
+        Parameters
+        ----------
+        score : float, optional
+            Least mean score.
+        loss : float, optional
+            By how much the mean score may be lower than that of the full model, with a standard error of the
+            difference to spare: the cheapest of many points that seem good enough is one that was lucky.
+        """
+        if score is None and loss is not None:
+            return self._cheapest_within(float(finite_numbers("loss", [loss], (1,))[0]))
+        if score is None or loss is not None:
+            raise InvalidInputError(
+                f"cheapest takes either a score or a loss; got score={score!r} and loss={loss!r}."
+            )
         wanted = float(finite_numbers("score", [score], (1,))[0])
         place = int(np.searchsorted(self.chosen.score, wanted - SLACK * abs(wanted)))
         if place < len(self):
@@ -156,6 +171,22 @@ class Frontier:
         )
         raise InvalidInputError(
             f"no point reaches a score of {score!r}: {dearest}. Ask for less, or add systems."
+        )
+
+    def _cheapest_within(self, loss: float) -> "OperatingPoint":
+        if self.held_out:
+            raise InvalidInputError(
+                "a loss is looked for on the rows that the points were chosen on; these are others. Ask the frontier "
+                "of the fit, and look at the same point here."
+            )
+        least = np.inf
+        for point in self:
+            lead, error = self.evidence[point.source].lead_over_full(np.array(point.thresholds))
+            least = min(least, error - lead)
+            if least <= loss + SLACK:
+                return point
+        raise InvalidInputError(
+            f"no point loses at most {loss!r} with a standard error to spare: the least is {least:.6g}. Ask for more."
         )
 
     def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> "Band":
