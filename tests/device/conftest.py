@@ -35,11 +35,12 @@ def cancer():
 
 
 @pytest.fixture(scope="session")
-def mixed(cancer):
+def mixed(cancer, while_fits_are_small):
     """A cascade of two classes at a mix of two points."""
     full = LogisticRegression(solver="newton-cholesky")
-    clf = BudgetedClassifier(full, budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL).fit(*cancer)
-    return mixed_at(clf, 2.3)
+    clf = BudgetedClassifier(full, budget=2.3, stages=StageOptions(6, [(30, 4)]), **SMALL)
+    with while_fits_are_small():
+        return mixed_at(clf.fit(*cancer), 2.3)
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +63,7 @@ def trees_of_purchases(cancer):
     made, rng = {}, np.random.default_rng(0)
     digits = load_digits(return_X_y=True)
     stages = StageOptions(max_stages=6, sizes=[(8, 3)], structure="tree")
-    tables = {"two classes": (*cancer, 150), "ten classes": (digits[0][:700, 18:46], digits[1][:700], 80)}
+    tables = {"two classes": (*cancer, 80), "ten classes": (digits[0][:700, 18:46], digits[1][:700], 50)}
     for name, (X, y, n_rows) in tables.items():
         clf = BudgetedClassifier(RandomForestClassifier(20, random_state=0), stages=stages, **SMALL).fit(X, y)
         assert clf.chain_.has_forks

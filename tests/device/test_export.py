@@ -37,7 +37,7 @@ def assert_same_ways(system, folder, X, point=0, **settings):
     X = X.astype(np.float32)
     exported = thrifty.export(system, folder / "c", **settings)
     there = on_host(exported.files[1], folder, X, point)
-    if find_spec("onnxruntime"):
+    if find_spec("onnxruntime") and settings.get("layout") != "code":  # graphs have no layout
         given = {"budgets": settings.get("budgets", ()), "point": point}
         in_graphs = in_onnx(exported.system, folder / "onnx", X, **given)
         np.testing.assert_array_equal(in_graphs.view(np.int64), there.view(np.int64))

@@ -1,11 +1,6 @@
-"""The server half: rows that a device cannot answer, through `thrifty serve`, are answered as in a batch."""
+"""The server half: rows that a device cannot answer, through the gateway, are answered as in a batch."""
 
 import json
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +8,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import thrifty
-from benchmarks.ports import free_ports
 from tests.device.conftest import SMALL
 from tests.device.targets import needs, run
 from thrifty import BudgetedClassifier, Policy, StageOptions
+from thrifty.serve.app import create_app
 
-pytest.importorskip("starlette")
+TestClient = pytest.importorskip("starlette.testclient").TestClient
 pytestmark = pytest.mark.slow
 
 # Each row that ends with ASK_SERVER: identity, key, cost so far, and what it holds, in 17 digits.
@@ -63,12 +58,9 @@ def asked_rows(exported, folder, X, point=0):
     return [json.loads(line) for line in printed.splitlines()]
 
 
-def post(port, row, cells):
-    body = json.dumps({"rows": [cells], "id": str(row["key"])}).encode()
-    headers = {"Content-Type": "application/json", "Thrifty-Model": row["model"]}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/predict", body, headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)["answers"][0]
+def post(client, row, cells):
+    body = {"rows": [cells], "id": str(row["key"])}
+    return client.post("/predict", json=body, headers={"Thrifty-Model": row["model"]})
 
 
 @pytest.fixture(scope="module")
@@ -79,28 +71,10 @@ def weak(cancer):
 
 
 @pytest.fixture(scope="module")
-def serving(weak, tmp_path_factory):
-    """Port of `thrifty serve` in a process of its own."""
-    folder = tmp_path_factory.mktemp("serve")
-    thrifty.save(weak, folder / "system.thrifty")
-    port, admin = free_ports(2)
-    code = "import sys; from thrifty.cli import main; sys.exit(main(sys.argv[1:]))"
-    asked = ["serve", "system.thrifty", "--port", str(port), "--admin-port", str(admin)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *asked], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=5).close()
-                break
-            except OSError:
-                assert process.poll() is None
-                time.sleep(0.1)
-        yield port
-    finally:
-        process.kill()
-        process.wait()
+def serving(weak):
+    """A client of the gateway."""
+    with TestClient(create_app(weak)) as client:
+        yield client
 
 
 @pytest.mark.parametrize("leaves", ["float32", "int16"])
@@ -123,7 +97,7 @@ def test_rows_that_a_device_sends_on_are_answered_and_billed_as_in_a_batch(
         assert len(row["held"]) == row["cost"] == len(chain.walker.held_at(n_stages - 1))
         # The full model reads more than the row holds: the device measures the rest, too.
         rest = {f"x{column}": value for column, value in enumerate(X[row["key"]])}
-        answer = post(serving, row, rest | row["held"])
+        (answer,) = post(serving, row, rest | row["held"]).json()["answers"]
         assert (answer["route"], answer["degraded"]) == (n_stages, False)
         if route[row["key"]] == n_stages:  # rounded leaves may send a few rows more
             expected = outputs[row["key"]]
@@ -136,11 +110,10 @@ def test_a_device_of_another_version_is_refused_with_both_identities(weak, cance
     older = replace(weak.chain_.at(Policy.of(np.full(2, -np.inf))), base=weak.chain_.base + 1.0)
     other = thrifty.export(older, tmp_path / "c")
     row, *_ = asked_rows(other, tmp_path, cancer[0][:1])
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        post(serving, row, row["held"])
-    said = json.load(refused.value)["error"]
+    refused = post(serving, row, row["held"])
+    said = refused.json()["error"]
     served = thrifty.export(weak.at(budget=9.0), tmp_path / "d").identity
-    assert refused.value.code == 409
+    assert refused.status_code == 409
     assert row["model"] == other.identity != served
     assert repr(other.identity) in said
     assert f"{served!r} is served" in said
