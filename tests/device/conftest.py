@@ -63,7 +63,10 @@ def trees_of_purchases(cancer):
     made, rng = {}, np.random.default_rng(0)
     digits = load_digits(return_X_y=True)
     stages = StageOptions(max_stages=6, sizes=[(8, 3)], structure="tree")
-    tables = {"two classes": (*cancer, 80), "ten classes": (digits[0][:700, 18:46], digits[1][:700], 50)}
+    tables = {
+        "two classes": (cancer[0][:, :12], cancer[1], 80),
+        "ten classes": (digits[0][:700, 18:46], digits[1][:700], 50),
+    }
     for name, (X, y, n_rows) in tables.items():
         clf = BudgetedClassifier(RandomForestClassifier(20, random_state=0), stages=stages, **SMALL).fit(X, y)
         assert clf.chain_.has_forks
