@@ -422,3 +422,17 @@ def test_labels_that_a_spreadsheet_would_run_are_quoted_unless_raw_text_is_asked
     monkeypatch.setattr("thrifty.cli.system.answers_of", answers)
     said = run("predict", files.system, files.new, "-o", "-", *options)
     assert said.out.splitlines()[1] == f"{written},0.5,0,-1.5"
+
+
+def test_a_budget_without_a_mix_is_spent_as_in_the_library_and_no_mix_needs_one(run, files, tmp_path):
+    system = thrifty.load(files.system)
+    budget = float(system.chain_.policy.cost[:2].mean().round(3))
+    told = run(
+        "predict", files.system, files.new, "--budget", budget, "--no-mix", "-o", tmp_path / "a.csv", "--json"
+    )
+    one = system.at(budget=budget, mix=False)
+    assert json.loads(told.out)["mean_cost"] == pytest.approx(one.cost(pd.read_csv(files.new)).mean())
+    assert one.share_by_lot_ == 0.0
+    refused = run("predict", files.system, files.new, "--no-mix", "-o", tmp_path / "b.csv")
+    assert refused.code == 2
+    assert "--no-mix is for a --budget" in refused.err

@@ -382,7 +382,10 @@ def _notes_of_goal(estimator: Any, facts: Any, goal: Goal, confidence: float | N
         reason = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {asked} {reason}. Give more rows, or allow a larger loss"]
     if isinstance(budget, float) and confidence is None and facts.cost.value[0] < (1 - NEAR) * budget:
-        reason = f"more than {facts.cost.value[0]:.4g} per row bought nothing that showed"
+        paid = f"{facts.cost.value[0]:.4g} per row"
+        reason = f"more than {paid} bought nothing that showed"
+        if goal.mix is False:
+            reason = f"without a mix, {paid} is the dearest operating point within it"
         return [f"the budget of {budget:g} is not spent: {reason}"]
     return []
 

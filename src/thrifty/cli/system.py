@@ -428,9 +428,11 @@ def answers_in_words(numbers: dict[str, Any], goal: Goal) -> None:
         f"full model, mean cost {paid}"
     )
     if isinstance(budget, float) and expected is not None and expected < 0.99 * budget:
-        print_text(
-            f"More than {quantity(expected)} per row buys nothing more: the budget of {budget:g} is not spent."
-        )
+        paid = f"{quantity(expected)} per row"
+        reason = f"more than {paid} buys nothing more"
+        if goal.mix is False:
+            reason = f"without a mix, {paid} is the dearest operating point within it"
+        print_text(f"The budget of {budget:g} is not spent: {reason}.")
     if held is not None:
         shown = costs_text(held) if isinstance(held, dict) else quantity(held)
         print_text(
