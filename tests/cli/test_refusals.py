@@ -165,7 +165,8 @@ def test_wishes_of_predict_and_explain(refused, files, tmp_path):
     certified = ["predict", files.certified, files.new, "-o", tmp_path / "a.csv"]
     assert "so there is none to hold" in refused(*certified, "--hold-budget")
     assert "both want standard output" in refused("predict", files.system, files.new, "-o", "-", "--json")
-    assert "--row must be at most 50" in refused("explain", files.system, files.new, "--row", 51)
+    for row in (0, 51):
+        assert "--row must be from 1 to 50" in refused("explain", files.system, files.new, "--row", row)
     assert not (tmp_path / "a.csv").exists()
 
 

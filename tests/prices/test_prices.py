@@ -96,6 +96,10 @@ def test_files_say_what_arguments_say(tmp_path):
         (Prices(COSTS, discounts={"a": ([1, 9], 1.0)}), "column 9; X has columns 0 to 4"),
         (Prices(COSTS, discounts={"a": 2.0}), r"must be \(columns, saving\); got 2.0"),
         (Prices(COSTS, discounts=[2.0]), "must be a dict"),
+        (
+            Prices(COSTS, groups={"ecg": "lab", "glucose": "lab"}, discounts={"a": (["lab", "age"], 1.0)}),
+            "'lab' is a group. Name one of its columns",
+        ),
         (Prices({"ecgs": 1.0}, default=1.0), "Did you mean 'ecg'"),
         (Prices({"ecg": 1.0}, default=-1.0), "default must be .*-1.0"),
         ("nowhere.csv", "nowhere.csv cannot be read"),

@@ -696,7 +696,9 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
         .replace("question 3,tiny,0", "question 3,tiny,yes")
     )
     assert main(["route", str(tmp_path / "bad.csv"), "-o", str(out)]) == 2
-    assert "column quality must hold numbers" in " ".join(capsys.readouterr().err.split())
+    told = " ".join(capsys.readouterr().err.split())
+    assert "column quality must hold numbers" in told
+    assert "Write 1 for a right answer" in told
     prices.write_text("model,price\ntiny,1")
     assert main(["route", str(log), "--models", str(prices), "-o", str(out)]) == 2
     assert "no line for the model 'large'" in capsys.readouterr().err

@@ -142,9 +142,7 @@ def predict(
 def explain(
     system: SystemFile,
     table: NewRows,
-    row: Annotated[
-        int | None, typer.Option(min=1, help="Explain only the row with this number, from 1.")
-    ] = None,
+    row: Annotated[int | None, typer.Option(help="Explain only the row with this number, from 1.")] = None,
     budget: Budget = None,
     max_loss: MaxLoss = None,
     no_mix: NoMix = False,
@@ -167,9 +165,9 @@ def explain(
         fitted = view.at_operating_point(load(system, public_key=public_key), goal)
         rows = view.read_rows(fitted, table, row_key=row_key, unseen_is_missing=unseen is Unseen.missing)
         n_rows = len(rows.numbers)
-        if row is not None and row > n_rows:
+        if row is not None and not 1 <= row <= n_rows:
             raise InvalidInputError(
-                f"--row must be at most {n_rows:,}, the number of rows of {name_of(table)}; got {row:,}."
+                f"--row must be from 1 to {n_rows:,}, the rows of {name_of(table)} below its header; got {row:,}."
             )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
         places = slice(n_shown) if row is None else slice(row - 1, row)

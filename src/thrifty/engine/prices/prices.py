@@ -411,7 +411,8 @@ def check_price_list(
         )
     read = check_columns("full_features", prices.full_features, n_features, names)
     full_columns = None if np.array_equal(read, np.arange(n_features)) else read
-    discounts = _discounts(prices.discounts, purchase_prices, group_of, names)
+    groups = set(prices.groups.values()) if isinstance(prices.groups, Mapping) else set()
+    discounts = _discounts(prices.discounts, purchase_prices, group_of, names, groups - set(names or ()))
     if by_row is not None:
         by_row = _checked_row_prices(by_row, purchase_prices, group_of, discounts, names)
         if rows is not None:
@@ -612,7 +613,9 @@ def _checked_row_prices(
     return replace(by_row, least=np.where(of >= 0, discounts.savings[of], 0.0))
 
 
-def _discounts(discounts: Any, prices: Floats, group_of: Ints, names: list[str] | None) -> Discounts | None:
+def _discounts(
+    discounts: Any, prices: Floats, group_of: Ints, names: list[str] | None, groups: set[Any]
+) -> Discounts | None:
     """Discounts by purchase; each purchase shares at most one, and no price falls below zero."""
     if not discounts:
         return None
@@ -631,6 +634,11 @@ def _discounts(discounts: Any, prices: Floats, group_of: Ints, names: list[str] 
             raise InvalidInputError(
                 f"discounts[{label!r}] must be a pair of columns and a saving, such as (['a', 'b'], 2.0); got "
                 f"{content!r}."
+            )
+        if named := groups.intersection(column for column in columns if isinstance(column, str)):
+            raise InvalidInputError(
+                f"discounts[{label!r}] must name columns; {named.pop()!r} is a group. Name one of its columns: the "
+                f"whole group is bought with it."
             )
         columns = [column_number(column, names, len(group_of), "discounts") for column in columns]
         amount = check_amount(f"the saving of discounts[{label!r}]", saving)

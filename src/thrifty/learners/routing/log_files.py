@@ -122,7 +122,8 @@ def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> t
         try:
             return wide.to_numpy(dtype=kind)
         except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}") from error
+            way = " Write 1 for a right answer and 0 for a wrong one." if column == "quality" else ""
+            raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}.{way}") from error
 
     for argument, column in {**columns_of, "propensity": "propensity"}.items():
         if column in columns:

@@ -72,7 +72,8 @@ def numbers(name: str, given: Any, models: Sequence[str], n_rows: int | None) ->
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(
-            f"{name} must hold numbers, NaN where a model was not asked: {error}"
+            f"{name} must hold numbers, NaN where a model was not asked: {error}."
+            + " Write 1 for a right answer and 0 for a wrong one." * (name == "quality")
         ) from error
 
 
