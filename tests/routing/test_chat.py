@@ -562,6 +562,30 @@ def test_the_ceiling_of_a_day_holds_with_streams_under_way_and_over_restarts(gat
     assert ceiling - billed(models) < 0.0002  # it is used up
 
 
+def test_calls_of_a_model_beyond_its_capacity_of_a_day_go_to_others_and_the_response_says_so(
+    gateway, models, tmp_path
+):
+    chat = {"ledger": str(tmp_path / "ledger")}
+    tables = {"tiny": {"capacity": 2}}
+    with gateway(tables=tables, chat=chat) as client:
+        for _ in range(2):
+            assert "x-thrifty-at-capacity" not in ask(client, raw=True).headers
+    with gateway(tables=tables, chat=chat) as client:  # the count outlives a restart
+        found = ask(client, raw=True)
+        assert found.headers["x-thrifty-at-capacity"] == "tiny"
+        assert found.parse().choices[0].message.content == "right"
+        assert client.gateway.refresh()["today"] > 0.0
+    assert len(models["tiny"].calls) == 2
+    for stub in models.values():
+        stub.calls.clear()
+    with (
+        gateway(tables={name: {"capacity": 0} for name in models}) as client,
+        pytest.raises(openai.RateLimitError, match=r"tiny \(capacity\)"),
+    ):
+        ask(client)
+    assert asked(models) == []
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_report_of_usage_counts_up_to_what_was_sent_and_received(gateway, models, stream):
     models["tiny"].mode = "huge usage"

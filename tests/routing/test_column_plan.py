@@ -1,5 +1,6 @@
 """Columns that cost before models that cost: ``ModelRouter(models, prices=Prices(...))``."""
 
+import json
 from itertools import product
 
 import numpy as np
@@ -206,3 +207,21 @@ def test_what_routers_with_prices_of_columns_cannot_do_is_refused_in_words(route
         router.with_prices({"a": 3.0})
     with pytest.raises(InvalidInputError, match="with_model is for routers whose columns are free"):
         router.with_model("new", 3.0, X, quality[:, 0])
+
+
+def test_a_session_is_saved_today_and_resumed_tomorrow(router):
+    X, _ = table(8, seed=3)
+    tomorrow = from_bytes(to_bytes(router))
+    for row in range(len(X)):
+        session = router.start()
+        while (wanted := session.next_purchase) is not None:
+            again = tomorrow.resume(json.loads(json.dumps(session.saved())))
+            assert again.next_purchase == wanted
+            assert (again.cost, again.asked) == (session.cost, session.asked)
+            values = X.loc[row, list(wanted.columns)].to_numpy() if wanted.columns else "yes"
+            session = session.fail(cost=0.5) if wanted.name == "kind" else again.give(values)
+        again = tomorrow.resume(session.saved())
+        assert (again.answer, again.cost, again.explain()) == ("yes", session.cost, session.explain())
+    cheap = router.at(budget=1.0)
+    with pytest.raises(InvalidInputError, match="does not ask there"):
+        cheap.resume(router.start().give({"easy": 1.0}).saved())

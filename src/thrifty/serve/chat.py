@@ -270,6 +270,8 @@ class ChatGateway(BaseGateway[ServedRouter]):
     ----------
     ledger : DayLedger
         What this day has cost.
+    capacities : dict of str to DayLedger
+        Calls of this day, of models that have a ``capacity``.
     """
 
     def __init__(self, system: Any, config: Config, **how: Any) -> None:
@@ -287,6 +289,11 @@ class ChatGateway(BaseGateway[ServedRouter]):
         self.tenants = {
             name: DayLedger(tenant.budget, settings.ledger and Path(f"{settings.ledger}.{name}"))
             for name, tenant in config.tenants.items()
+        }
+        limits = {name: model.capacity for name, model in config.models.items() if model.capacity is not None}
+        self.capacities = {
+            name: DayLedger(limit, settings.ledger and Path(f"{settings.ledger}.calls.{name}"))
+            for name, limit in limits.items()
         }
         if config.receipts is not None:
             raise InvalidInputError(
@@ -312,7 +319,7 @@ class ChatGateway(BaseGateway[ServedRouter]):
         await super().close()
         if self.session is not None:
             await self.session.close()
-        for ledger in (self.ledger, *self.tenants.values()):
+        for ledger in (self.ledger, *self.tenants.values(), *self.capacities.values()):
             ledger.close()
         if self.log is not None:
             self.log.close()
@@ -328,6 +335,9 @@ class ChatGateway(BaseGateway[ServedRouter]):
         if self.tenants:
             today = {name: ledger.today for name, ledger in self.tenants.items()}
             self.metrics.show("tenant_today", "Dollars of this day, by tenant.", today, "tenant")
+        if self.capacities:
+            today = {name: ledger.today for name, ledger in self.capacities.items()}
+            self.metrics.show("calls_today", "Calls of this day, of models with a capacity.", today, "model")
         return {**super().refresh(), "today": self.ledger.today}
 
     def pinned_model(self, chat: ChatRequest) -> str | None:
@@ -404,7 +414,7 @@ class ChatCall:
             if (answer := await self._attempt(stream)) is not None:
                 return answer
             self._refuse_unanswerable()
-        status = 429 if set(self.failures.values()) == {"ceiling"} else 503
+        status = 429 if set(self.failures.values()) <= {"ceiling", "capacity"} else 503
         raise Refusal(status, f"no model answers: {self._why()}.", self._gateway.config.retry_after)
 
     async def _attempt(self, stream: "EventStream | None") -> Completion | None:
@@ -469,6 +479,10 @@ class ChatCall:
             if limit is not None and self.cost + model.most(chat) > limit:
                 raise RemoteFailure("ceiling", f"{model.most(chat):.3g} would exceed max_cost")
             with ExitStack() as reserved:
+                if (capacity := gateway.capacities.get(name)) is not None:
+                    if not capacity.has_room(1.0):
+                        raise RemoteFailure("capacity", "its calls of this day are used up")
+                    reserved.enter_context(capacity.reserved(1.0))
                 for number, ledger in enumerate(self._ledgers):  # one bill for all
                     bill = reserved.enter_context(ledger.reserved(model.most(chat), bill if number else None))
                 answer = await model.ask(gateway.session, chat, bill, emit)
@@ -479,6 +493,8 @@ class ChatCall:
             self.cost += bill.amount
             if answer is None:
                 self.failures[name] = outcome
+            if outcome == "capacity":
+                gateway.metrics.degraded.labels(f"{name}: capacity").inc()
             if outcome not in UNTRIED:
                 self._record(name, answer, bill.amount, began, outcome)
         return answer
@@ -521,6 +537,9 @@ class ChatCall:
             "x-thrifty-model": quote(self.model),
             "x-thrifty-propensity": f"{self._propensity(self.model):.6g}",
         }
+        skipped = [name for name, why in self.failures.items() if why == "capacity"]
+        if skipped:
+            headers["x-thrifty-at-capacity"] = ",".join(map(quote, skipped))
         if self.is_answered:
             headers |= {"x-thrifty-cost": f"{self.cost:.9g}", "x-thrifty-saved": f"{self._saved:.9g}"}
         return headers

@@ -213,6 +213,9 @@ class ModelSettings:
         Field that limits the tokens of an answer there.
     extra_tokens : int
         Tokens that the server may add to a prompt, such as those of a chat template.
+    capacity : int, optional
+        Most calls a day (UTC), such as cases that persons can read; beyond them other models answer. The ledger of
+        ``[chat]`` keeps the count across restarts.
     """
 
     WHERE: ClassVar[str] = 'url = "https://HOST/v1", key_env = "NAME_OF_A_VARIABLE"'
@@ -226,6 +229,7 @@ class ModelSettings:
     max_in_flight: int = _number(256, 1)
     max_tokens_name: str = _choice("max_tokens", "max_completion_tokens")
     extra_tokens: int = _number(64, 0)
+    capacity: int | None = _number(None, 0)
 
     def __post_init__(self) -> None:
         _check(self)

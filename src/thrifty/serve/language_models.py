@@ -35,7 +35,7 @@ MAX_LINE = 2**20
 REFUSALS = ("status_400", "status_413", "status_422")
 """Failures that are due to the request: they do not count against the model."""
 
-UNTRIED = (*NOT_TRIED, "paused", "ceiling", "ledger")
+UNTRIED = (*NOT_TRIED, "paused", "ceiling", "capacity", "ledger")
 """Failures in which nothing was sent."""
 
 _PAUSE = 1.0
@@ -117,12 +117,12 @@ class Bill:
 
 
 class DayLedger:
-    """Dollars that calls of this day (UTC) have cost or may cost at most, never above a limit.
+    """Dollars that calls of this day (UTC) have cost or may cost at most, or their number, never above a limit.
 
     Parameters
     ----------
     limit : float, optional
-        Dollars a day; None counts only.
+        Dollars, or calls, a day; None counts only.
     path : Path, optional
         File that keeps the sum across restarts. What a killed process had reserved counts as spent.
     clock : callable

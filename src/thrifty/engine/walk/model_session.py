@@ -137,6 +137,9 @@ class ModelSession(Session):
         ``(answers by name, model) -> answer``, where the answers at hand are combined.
     """
 
+    origin: Any = None
+    """What the session was started with, for ``saved``."""
+
     evidence_of: Callable[[str, Any], Any] | None = None
     combine: Callable[[Mapping[str, Any], str], Any] | None = None
 
@@ -149,6 +152,7 @@ class ModelSession(Session):
             cells = np.where(is_free, log.cells, np.nan)
             self._log = replace(log, cells=cells)
         self._returned: list[tuple[int, Any, float]] = []
+        self._steps: list[dict[str, Any]] = []
         self._failed: set[int] = set()
         self._compared: dict[int, str] = {}
         self._is_substitute = False
@@ -412,8 +416,10 @@ class ModelSession(Session):
             paid = check_amount("cost", cost)
         self._log.cost[0, model] = paid / share if share > 0.0 else self._log.expected[0, model]
         is_failed = model in self._failed
+        step = {"name": models.names[model], "answer": answer, "cost": cost, "evidence": evidence}
         if brings:
             self._write_cells(model, None if is_failed else answer, brings)
+            self._steps.append({**step, "failed": is_failed})
             self._returned.append((model, answer, paid))
             self.cost += paid
             self._decide()
@@ -434,9 +440,36 @@ class ModelSession(Session):
                     stacklevel=2,
                 )
             self._read_evidence(model, None if is_failed else evidence, is_failed=is_failed)
+        self._steps.append({**step, "failed": is_failed})
         self._returned.append((model, answer, paid))
         self.cost += paid
         self._decide()
+        return self
+
+    def saved(self) -> dict[str, Any]:
+        """The session so far as plain data, for a file: ``resume`` of the router goes on with it, also tomorrow."""
+        if self.origin is None:
+            raise InvalidInputError("a session is saved where start has made it; those of a batch are not.")
+        steps = [{name: _plain(value) for name, value in step.items()} for step in self._steps]
+        return {"start": _plain(self.origin), "follows": self._number, "steps": steps}
+
+    def resumed(self, saved: Mapping[str, Any]) -> Self:
+        """Give a new session what a saved one was given."""
+        self._number = int(saved["follows"])
+        if not 0 <= self._number < len(self._models.mixed_rules):
+            raise InvalidInputError(f"the session follows point {self._number}, which is not in force.")
+        _, self._rules, self._place = self._models.mixed_rules[self._number]
+        self._decide()
+        for step in saved["steps"]:
+            if self._next is None or self._models.names[self._next] != step["name"]:
+                raise InvalidInputError(
+                    f"the session was given {step['name']!r}, which this router does not ask there. Resume it with the "
+                    f"router, and at the budget, that it was saved with."
+                )
+            if step["failed"]:
+                self.fail(0.0 if step["cost"] is None else step["cost"])
+            else:
+                self.give(step["answer"], step["cost"], step["evidence"])
         return self
 
     def _write_cells(self, purchase: int, values: Any, names: tuple[Any, ...]) -> None:
@@ -548,3 +581,12 @@ class ModelSession(Session):
         sure = "" if np.isnan(value) else f", expected {models.quality_name} {value:.3f}"
         reason = f"; {reason}" if reason else ""
         return f"answered by {self.model} for {self._in_words(self.cost)}{calls}{sure}{reason}"
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, numbers of numpy as those of Python."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.tolist() if hasattr(value, "tolist") else value

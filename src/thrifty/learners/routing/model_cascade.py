@@ -780,7 +780,13 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             one = self.schema_.conformed(
                 Table.of(frame_of(self.schema_.kind, dict(zip(columns, one.T, strict=True))))
             )
-        return self._sessions(self._table(one, None if key is None else [key]))[0]
+        session = self._sessions(self._table(one, None if key is None else [key]))[0]
+        session.origin = {"x": x, "key": key}
+        return session
+
+    def resume(self, saved: Mapping[str, Any]) -> ModelSession:
+        """Go on with a session that was ``saved``."""
+        return self.start(**saved["start"]).resumed(saved)
 
     def _sessions(self, table: Table, rows: Ints | None = None) -> list[ModelSession]:
         """A session of each row."""

@@ -1109,12 +1109,19 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         key is then drawn, unless the row is whole.
         """
         if self._fitted().log.columns is not None:
-            return self._start_row(x)
-        if not self._fitted().reads_rows:
-            new = self.unasked([random.getrandbits(63) if x is None else x])
+            session = self._start_row(x)
         else:
-            new = self.unasked([x] if isinstance(x, str) else np.asarray(x)[None])
-        return ModelSession(self._priced_models(), x, new.log, follows=self._follows(new.keys)[0])
+            if not self._fitted().reads_rows:
+                new = self.unasked([random.getrandbits(63) if x is None else x])
+            else:
+                new = self.unasked([x] if isinstance(x, str) else np.asarray(x)[None])
+            session = ModelSession(self._priced_models(), x, new.log, follows=self._follows(new.keys)[0])
+        session.origin = {"x": x}
+        return session
+
+    def resume(self, saved: Mapping[str, Any]) -> ModelSession:
+        """Go on with a session that was ``saved``, such as one that waits for the answer of a person."""
+        return self.start(**saved["start"]).resumed(saved)
 
     def buy(
         self,
