@@ -460,10 +460,10 @@ def best_tree(
     problem.progress("growing a tree of purchases", 1, 1)
     if grown is None:
         return None
-    tree, out_of_fold, node, served = grown
+    tree, node = grown.tree, grown.node
     scores = StageScores(
-        out_of_fold,
-        served[:, None][:, : n_tied_stages(problem, tree.sets[0])],
+        grown.scores,
+        grown.served[:, None][:, : n_tied_stages(problem, tree.sets[0])],
         ratio=np.ones(node.shape[1]),
         costs=problem.costs_at(tree.sets, node),
         by_resource=problem.by_resource(lambda of_one: of_one.costs_at(tree.sets, node)),

@@ -331,6 +331,28 @@ class PurchaseTree:
         return (*stages, CascadeStage(self.columns, trees, calibrations[-1], task))
 
 
+@dataclass(frozen=True, eq=False)
+class GrownTree:
+    """A tree of purchases that serves, and the rows of the fit in it.
+
+    Attributes
+    ----------
+    tree : PurchaseTree
+        The tree.
+    scores : ndarray of shape (n_rows, n_levels + 1, n_scores)
+        Held-out scores at every level and behind them.
+    node : ndarray of shape (n_rows, n_levels + 1)
+        Node of each row there.
+    served : ndarray of shape (n_rows, n_scores)
+        Scores of the first level by the mixture of all rows.
+    """
+
+    tree: PurchaseTree
+    scores: Floats
+    node: Ints
+    served: Floats
+
+
 class TreeSearch:
     """Learns mixtures, and grows a tree of purchases by them."""
 
@@ -689,38 +711,23 @@ class TreeSearch:
 
 def find_tree(
     problem: CascadeProblem, plan: Plan, line: StagedTrees, of_line: Floats, *, is_wanted: bool
-) -> tuple[PurchaseTree, Floats, Ints, Floats] | None:
+) -> GrownTree | None:
     """Grow a tree of purchases; None where rows cannot part or, unless it is wanted, where one fold shows it behind.
 
-    Parameters
-    ----------
-    of_line : ndarray of shape (n_rows, n_stages, n_scores)
-        Out-of-fold scores of the line.
-
-    Returns
-    -------
-    tree : PurchaseTree
-        What serves.
-    scores : ndarray of shape (n_rows, n_levels + 1, n_scores)
-        Held-out scores at every level and behind them.
-    node : ndarray of shape (n_rows, n_stages)
-        Node of each row at each level and behind them.
-    served : ndarray of shape (n_rows, n_scores)
-        Scores of the first level by the mixture of all rows.
+    ``of_line`` are out-of-fold scores of the line, of shape (n_rows, n_stages, n_scores).
     """
     if not len(problem.task.classes):
         return None
     with workers(problem.n_threads) as pool:
         search = TreeSearch(problem, plan, pool)
-        return _grown(search, line, of_line, is_wanted=is_wanted) if search.is_possible else None
+        screened = _screened(search, of_line, is_wanted=is_wanted) if search.is_possible else None
+        return None if screened is None else _grown(*screened, line, of_line)
 
 
-def _grown(
-    search: TreeSearch, line: StagedTrees, of_line: Floats, *, is_wanted: bool
-) -> tuple[PurchaseTree, Floats, Ints, Floats] | None:
-    """The tree of a search, as ``find_tree`` returns it."""
+def _screened(search: TreeSearch, of_line: Floats, *, is_wanted: bool) -> tuple[TreeSearch, Mixture] | None:
+    """The search with the best mixture, and that mixture without the first fold; None where that fold ends it."""
     problem = search.problem
-    first, *others = problem.folds
+    first = problem.folds[0]
     n_levels = min(search.n_levels, of_line.shape[1], EVERY_PLACE)
 
     def lead(search: TreeSearch, mixture: Mixture, n_rows: int) -> tuple[float, Floats, Floats]:
@@ -745,6 +752,15 @@ def _grown(
     # A quarter of the rows should show half of the z-score.
     if not is_wanted and ahead <= CLEARLY_BETTER / 2:
         return None
+    return search, without_first
+
+
+def _grown(
+    search: TreeSearch, without_first: Mixture, line: StagedTrees, of_line: Floats
+) -> GrownTree | None:
+    """The tree of a search."""
+    problem = search.problem
+    first, *others = problem.folds
     parts = [(first, without_first), *((fold, search.without(fold)) for fold in others)]
     levels, scores, node = search.levels(parts, search.n_levels)
     mixture = search.mixture(np.flatnonzero(search.is_used))
@@ -765,7 +781,7 @@ def _grown(
     if all(len(level) == 1 for level in levels) or (problem.max_bytes or np.inf) < tree.n_bytes:
         return None
     served, _ = search.look(mixture, np.arange(problem.n_rows), levels[0][0].columns)
-    return tree, scores, np.column_stack([node, np.zeros(len(node), dtype=np.intp)]), served
+    return GrownTree(tree, scores, np.column_stack([node, np.zeros(len(node), dtype=np.intp)]), served)
 
 
 def _mean_losses(rows: TrainingSet, scores: Floats) -> Floats:
