@@ -190,12 +190,13 @@ def test_commands_keep_caps_and_ask_at_once(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.NothingSavedWarning")
 def test_a_cascade_of_models_asks_in_threads_and_keeps_its_cap():
     X, y = load_breast_cancer(return_X_y=True)
     models = [
         ("bayes", GaussianNB()),
         ("tree", DecisionTreeClassifier(max_depth=2)),
-        ("forest", ExtraTreesClassifier(10)),
+        ("forest", ExtraTreesClassifier(10, random_state=0)),
     ]
     prices = {"bayes": PRICES["a"], "tree": PRICES["b"], "forest": PRICES["c"]}
     clf = CascadeClassifier(models, model_prices=prices, ask="parallel", cap={"seconds": 3.0}, random_state=0)

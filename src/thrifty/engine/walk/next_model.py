@@ -1037,19 +1037,23 @@ def walk_mixed(
                 waits_with_others = 0 < len(held) < at_once(rules, place)
                 asks.append((next_model, held, to_ask, waits_with_others))
                 if ask is not None and not waits_with_others:
-                    for one in [
-                        next_model,
-                        *rest_of_round(rules, place, (*held, next_model), log.rows(to_ask[:1])),
-                    ]:
+                    further: list[int] = []
+                    if at_once(rules, place) > 1:
+                        row = log.rows(to_ask[:1])
+                        further = rest_of_round(rules, place, (*held, next_model), row)
+                    for one in [next_model, *further]:
                         wanted.setdefault(one, []).append(to_ask)
                 solved = log.is_solved_by(next_model, to_ask)
                 model[to_ask[solved]] = next_model
                 following.setdefault((part, tuple(sorted((*held, next_model)))), []).append(to_ask[~solved])
         if ask is not None:
-            has_rounds = any(at_once(rules, place) > 1 for _, rules, place in parts)
-            with ThreadPoolExecutor(len(wanted) if has_rounds and wanted else 1) as pool:
-                calls = [(one, np.sort(np.concatenate(wanted[one]))) for one in sorted(wanted)]
-                _ = [*pool.map(lambda call: ask(*call), calls)]
+            calls = [(one, np.sort(np.concatenate(wanted[one]))) for one in sorted(wanted)]
+            if len(calls) > 1 and any(at_once(rules, place) > 1 for _, rules, place in parts):
+                with ThreadPoolExecutor(len(calls)) as pool:
+                    _ = [*pool.map(lambda call: ask(*call), calls)]
+            else:
+                for one, to_ask in calls:
+                    ask(one, to_ask)
         for next_model, held, to_ask, waits_with_others in asks:
             cost[to_ask] += log.share_after(next_model, held) * log.cost[to_ask, next_model]
             if costs is None or log.costs is None:
