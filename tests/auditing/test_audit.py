@@ -182,7 +182,7 @@ def test_it_tells_losses_drops_and_a_cascade_that_saves(found, forest, rows):
 def test_it_is_text_a_page_a_data_frame_and_json(found):
     assert isinstance(found, Audit)
     text, page = str(found), found._repr_html_()
-    for told in ("RandomForestClassifier", "spends", "column 5", "could do without", "cascade"):
+    for told in ("RandomForestClassifier", "costs", "column 5", "could do without", "cascade"):
         assert told in text
         assert told in page
     assert (page.count("<table"), page.count("<img")) == (2, 1)

@@ -1,4 +1,4 @@
-"""``audit``: what a fitted model spends per row, which purchases it hardly needs, and what a cascade would save.
+"""``audit``: what a fitted model costs per row, which purchases it hardly needs, and what a cascade would save.
 
 ``full/stored.py`` reads the arrays of a model: a tree reads the columns on the path to the leaf that a row reaches, a
 linear model the columns with nonzero coefficients, any other model every column. Preprocessing steps are traced as far
@@ -126,7 +126,7 @@ class Offer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """Result of an audit: what a model spends per row, which purchases it hardly needs, and what a cascade would save.
+    """Result of an audit: what a model costs per row, which purchases it hardly needs, and what a cascade would save.
 
     Made by ``thrifty.audit``. ``print`` shows it as text, a notebook as a page, ``to_frame`` as a data frame.
 
@@ -239,8 +239,8 @@ class Audit:
         )
         middle, most = np.quantile(self.cost, [0.5, 0.9])
         lines = [
-            f"{self.model} on {len(self.cost):,} rows spends {self.mean_cost:.4g} per row: {how}.",
-            f"Half of the rows spend at most {middle:.4g}, nine of ten at most {most:.4g}.",
+            f"{self.model} on {len(self.cost):,} rows costs {self.mean_cost:.4g} per row: {how}.",
+            f"Half of the rows cost at most {middle:.4g}, nine of ten at most {most:.4g}.",
             f"Bought at once, what it reads costs {self.cost_at_once:.4g}, the table {self.cost_of_everything:.4g}.",
         ]
         if self.score is not None:
@@ -256,14 +256,14 @@ class Audit:
             {
                 "price": [f"{use.price:g}" for use in shown],
                 "read by": [f"{use.share:.1%}" for use in shown],
-                "spend per row": [f"{use.spend:.4g}" for use in shown],
+                "cost per row": [f"{use.spend:.4g}" for use in shown],
             },
             index=[use.name if len(use.name) <= 40 else use.name[:39] + "…" for use in shown],
         )
         if self.score is not None:
             frame["lost without it"] = [f"{use.loss:.4f} ± {use.error:.4f}" for use in shown]
         if rest:
-            frame.loc[f"and {len(rest)} more", "spend per row"] = f"{sum(use.spend for use in rest):.4g}"
+            frame.loc[f"and {len(rest)} more", "cost per row"] = f"{sum(use.spend for use in rest):.4g}"
         return frame.fillna("")
 
     def _cascade(self) -> Any:
@@ -284,7 +284,7 @@ class Audit:
         if not drop.purchases:
             return "There is no purchase that it could do without."
         names = listed([purchase.name for purchase in drop.purchases], _SHOWN)
-        saved = f"it then spends {drop.cost:.4g} per row"
+        saved = f"it then costs {drop.cost:.4g} per row"
         if drop.loss is None:
             why = f"at most {RARE:.0%} of the rows are asked for each of them"
             return f"It could do without {names}: {why}, and {saved}."
@@ -302,7 +302,7 @@ class Audit:
 
 _CASCADE = "A cascade in front of it, each row scored by stages that have not learned from it:"
 _OF_THE_CASCADE = (
-    "Shares are of what the model spends per row. Points were chosen on the same rows: fit a cascade, and prove one on "
+    "Shares are of what the model costs per row. Points were chosen on the same rows: fit a cascade, and prove one on "
     "others with certified(X, y)."
 )
 
@@ -324,7 +324,7 @@ def audit(
     tolerance: float = 0.005,
     random_state: int = 0,
 ) -> Audit:
-    """Audit a fitted model: what it spends per row, which purchases it hardly needs, and what a cascade would save.
+    """Audit a fitted model: what it costs per row, which purchases it hardly needs, and what a cascade would save.
 
     Trees are followed row by row: a row pays for the columns on its paths, each purchase once. With ``y``, each
     purchase is replaced by a typical value to measure the loss of score, purchases with a negligible loss are left out

@@ -25,7 +25,7 @@ def serve(
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            help="Mean cost per row to spend over the stream of requests; or that of a resource, such as minutes=15; "
+            help="Mean cost per row over the stream of requests; or that of a resource, such as minutes=15; "
             "repeat for several resources.",
             metavar="AMOUNT|RESOURCE=AMOUNT",
         ),

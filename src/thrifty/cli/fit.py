@@ -109,7 +109,7 @@ def fit(
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            help="Mean cost per row to spend; or that of a resource of the prices, such as minutes=15; repeat for "
+            help="Mean cost per row; or that of a resource of the prices, such as minutes=15; repeat for "
             "several resources. Without --budget, --max-loss and --min-recall, the cheapest operating point that is "
             "level with the best score is chosen.",
             metavar="AMOUNT|RESOURCE=AMOUNT",

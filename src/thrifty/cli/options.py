@@ -86,7 +86,7 @@ UnseenText = Annotated[
 Budget = Annotated[
     list[str] | None,
     typer.Option(
-        help="Mean cost per row to spend, instead of the budget of the fit; or that of a resource, such as minutes=15; "
+        help="Mean cost per row, instead of the budget of the fit; or that of a resource, such as minutes=15; "
         "repeat for several resources.",
         metavar="AMOUNT|RESOURCE=AMOUNT",
     ),
@@ -94,7 +94,7 @@ Budget = Annotated[
 Cap = Annotated[
     list[str] | None,
     typer.Option(
-        help="What no row ever spends, also of a resource, such as minutes=60: routes that cost more are not taken; "
+        help="What no row ever pays, also of a resource, such as minutes=60: routes that cost more are not taken; "
         "repeat for several resources.",
         metavar="AMOUNT|RESOURCE=AMOUNT",
     ),

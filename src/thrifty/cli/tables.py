@@ -310,7 +310,7 @@ def audit(
     seed: Seed = 0,
     json: AsJson = False,
 ) -> None:
-    """Audit a fitted model: what it spends per row, which columns it hardly needs, and what a cascade would save."""
+    """Audit a fitted model: what it costs per row, which columns it hardly needs, and what a cascade would save."""
     from sklearn.base import is_regressor
 
     from thrifty.auditing.audit import audit as audit_model

@@ -263,7 +263,7 @@ class _Held:
 
 
 class BudgetController(_Held):
-    """Moves between operating points of one system so that the mean spend of the stream holds the target.
+    """Moves between operating points of one system so that the mean cost of the stream holds the target.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ class BudgetController(_Held):
 
 
 class BudgetsController:
-    """Moves between mixes of operating points so that the mean spend of a stream holds budgets of several resources.
+    """Moves between mixes of operating points so that the mean cost of a stream holds budgets of several resources.
 
     Each budget has the law of control of a ``BudgetController`` to itself; what moves is the setpoint of that resource.
     In force is the best mix of points that keeps to all setpoints.

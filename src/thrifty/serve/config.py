@@ -340,7 +340,7 @@ class Config:
     budget : float, or dict of resource to float, optional
         Mean cost per row that the stream of rows is to spend; None keeps the operating point of the file.
     budget_window : int
-        Rows over which the mean spend is held.
+        Rows over which the mean cost is held.
     budget_cap : float, optional
         Mean cost per row that no window of rows may exceed; needs a budget.
     api_key, remote_api_key : str, optional

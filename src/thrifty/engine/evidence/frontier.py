@@ -142,7 +142,7 @@ class Frontier:
     # -- points of budgets and scores -----------------------------------------------------------------------------
 
     def best(self, *, budget: float) -> "OperatingPoint":
-        """The point for a mean spend of at most ``budget``: the best-scoring one on the rows it was chosen on."""
+        """The point for a mean cost of at most ``budget``: the best-scoring one on the rows it was chosen on."""
         return self[int(self.within(np.array([check_amount("budget", budget)]))[0])]
 
     def cheapest(self, *, score: float | None = None, loss: float | None = None) -> "OperatingPoint":
@@ -416,7 +416,7 @@ class Frontier:
 
     @property
     def cost(self) -> Floats:
-        """Mean spend per row of each point, on these rows."""
+        """Mean cost per row of each point, on these rows."""
         return self.means.cost
 
     @property
@@ -563,7 +563,7 @@ class OperatingPoint:
     Attributes
     ----------
     cost, score, share : float
-        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on; None
+        Mean cost per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on; None
         where the point is a rule.
     source : int
         Place of its system in the list the frontier was made from.

@@ -544,7 +544,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
 
     The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
     large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
-    the operating point is a mean spend (``budget``) or, without it, the cheapest one within half a standard error of
+    the operating point is a mean cost (``budget``) or, without it, the cheapest one within half a standard error of
     the most accurate, or the one of least total cost where mistakes have prices. ``at`` switches between operating
     points without refitting, and ``certified`` bounds on new rows what one loses against the full model, or spends.
 
@@ -570,7 +570,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         the price of a call of the full model and the columns that it reads; see ``thrifty.Prices``. A path is a CSV or
         JSON file of prices.
     budget : float, or dict of resource to float, optional
-        Mean spend per row; where prices are in several resources, of some of them or all.
+        Mean cost per row; where prices are in several resources, of some of them or all.
     cap : float, or dict of resource to float, optional
         What no row ever spends: purchases that do not fit come last, and routes that cost more are not taken. As
         ``at(cap=...)``, but known to the fit; of other estimators ``at`` alone has it.
@@ -829,7 +829,7 @@ class BudgetedRanker(BudgetedCascade):
     feature_costs, prices
         As of ``BudgetedClassifier``.
     budget : float, optional
-        Mean spend per document.
+        Mean cost per document.
     stages, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4

@@ -58,7 +58,7 @@ MIN_SHARE = 0.01
 
 @dataclass(frozen=True)
 class CallBudget:
-    """A mean spend per row, and the rows and the chain that it is spent on.
+    """A mean cost per row, and the rows and the chain that it is spent on.
 
     Attributes
     ----------

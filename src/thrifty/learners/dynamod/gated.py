@@ -360,7 +360,7 @@ class GatedEstimator(ChainEstimator):
         Parameters
         ----------
         budget : float, or dict of resource to float, optional
-            Mean spend per row, on the rows of ``evidence_``.
+            Mean cost per row, on the rows of ``evidence_``.
         threshold : float, optional
             Threshold of the gate: rows with ``g > threshold`` are sent on.
         """

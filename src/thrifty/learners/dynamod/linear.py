@@ -133,7 +133,7 @@ class DynaModLinClassifier(GatedClassifier, AlternatingEstimator):
         columns that it reads; see ``thrifty.Prices``. Discounts are billed, but not learned with: the group lasso
         weighs every purchase by its full price.
     budget : float, default=None
-        Mean spend per row: what is learned under, unless ``p_full`` is given, and what the gate's threshold lets the
+        Mean cost per row: what is learned under, unless ``p_full`` is given, and what the gate's threshold lets the
         training rows spend at most. One below the price of the cheapest purchase is refused.
         None keeps the paper's rule, ``g > 0``. Under it few rows, or none, may be sent: ``g`` is the log-odds of the
         share q, whose mean is at most ``p_full``. Where the features do not tell which rows gain, or none does because

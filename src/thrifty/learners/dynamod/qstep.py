@@ -74,7 +74,7 @@ class SpendingProblem:
     weight : ndarray of shape (n_samples,)
         Sample weights, summing to one.
     limit : float
-        Largest mean spend, in the units of ``price``.
+        Largest mean cost, in the units of ``price``.
     largest : float
         The largest ``w``; multipliers of the problem are larger by it than those of the prices as they are.
     """
