@@ -534,7 +534,7 @@ def counting(load):
     return Counting
 
 
-def gateway(_tables, _splits, n_requests=100_000, n_clients=200, seconds_to_kill=20.0):
+def gateway(_tables, _splits, n_requests=100_000, n_clients=200, seconds_to_kill=20.0, seconds=1_200.0):
     """Requests of one row by clients, each of which asks again when it was answered; one of two workers is killed."""
     from ports import free_ports
     from serve import Load, _wait, posting
@@ -572,10 +572,10 @@ def gateway(_tables, _splits, n_requests=100_000, n_clients=200, seconds_to_kill
             load = counting(Load)(port, requests)
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             threading.Timer(seconds_to_kill, os.kill, [int(children[-1]), signal.SIGKILL]).start()
-            while sum(load.statuses.values()) < n_requests or load._n_waiting:
-                while (
-                    load._n_waiting < n_clients and sum(load.statuses.values()) + load._n_waiting < n_requests
-                ):
+            ends, done = time.perf_counter() + seconds, load.statuses.total
+            while (done() < n_requests and time.perf_counter() < ends) or load._n_waiting:
+                is_open = time.perf_counter() < ends
+                while is_open and load._n_waiting < n_clients and done() + load._n_waiting < n_requests:
                     load._send(requests[rng.integers(len(requests))], time.perf_counter())
                 load._hear(0.1)
             paid = np.array(load.paid)
@@ -583,7 +583,7 @@ def gateway(_tables, _splits, n_requests=100_000, n_clients=200, seconds_to_kill
                 name: round(float(each), 4) for name, each in zip(budget, paid.mean(axis=0), strict=True)
             }
             print(
-                f"gateway: {n_requests:,} requests, {n_clients} at once, statuses {dict(load.statuses)}; means {means} "
+                f"gateway: {done():,} requests, {n_clients} at once, statuses {dict(load.statuses)}; means {means} "
                 f"of {budget}; {np.sum(paid[:, 0] > 0.6 * total * (1 + 1e-9))} rows exceed the cap of "
                 f"{0.6 * total:.4g}, the dearest pays {paid[:, 0].max():.4g}",
                 flush=True,
