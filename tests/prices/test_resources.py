@@ -245,7 +245,7 @@ def test_what_was_bought_is_learned_from_in_several_resources_as_in_one(table):
     incomplete = X.where(mask)
     prices = {key: 1.0 + place for place, key in enumerate(X.columns)}
     both = {key: {"dollars": price, "minutes": 2 * price} for key, price in prices.items()}
-    settings = {"stages": StageOptions(sizes=[(20, 3)]), "cv": 2, "random_state": 0}
+    settings = {"stages": StageOptions(max_stages=3, sizes=[(8, 3)]), "cv": 2, "random_state": 0}
     one, two = (
         BudgetedClassifier(prices=Prices(each), **settings).fit(incomplete, y, bought=mask)
         for each in (prices, both)
