@@ -5,12 +5,15 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from starlette.testclient import TestClient
 
 import thrifty
 from thrifty import CascadeClassifier, CascadeRegressor, Prices
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
+from thrifty.serve.app import create_app
+from thrifty.serve.config import Config
 
 COST = {"age": 0.0, "cheap": 1.0, "dear": 5.0, "noise": 20.0}
 MODELS = [("linear", LogisticRegression()), ("tree", DecisionTreeClassifier(max_depth=5, random_state=0))]
@@ -77,6 +80,19 @@ def test_it_goes_through_the_doors(cascade, tmp_path, capsys):
     assert main(["predict", path, str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv")]) == 0
     capsys.readouterr()
     assert pd.read_csv(tmp_path / "out.csv")["cost"].to_numpy() == pytest.approx(cascade.cost(X))
+
+
+def test_a_gateway_serves_it_and_bills_the_columns_too(cascade):
+    X, _ = table(6, seed=9)
+    plan = cascade.at(budget=20.0)
+    inputs = [
+        {"name": name, "shape": [6, 1], "datatype": "FP64", "data": X[name].tolist()} for name in X.columns
+    ]
+    with TestClient(create_app(plan, Config())) as client:
+        outputs = client.post("/v2/models/thrifty/infer", json={"inputs": inputs}).json()["outputs"]
+    served = {one["name"]: one["data"] for one in outputs}
+    assert served["cost"] == pytest.approx(plan.cost(X))
+    assert served["route"] == list(plan.route(X))
 
 
 def test_numbers_are_predicted_from_columns_that_cost():

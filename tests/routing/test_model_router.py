@@ -10,7 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+import thrifty
 from thrifty import Delivery, Evidence, ModelRouter, Policy, load, save
+from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.walk.next_model import Log, walk
@@ -814,3 +816,25 @@ def test_a_log_without_qualities_is_refused_by_name():
     for quality in (None, 3, [1.0, 0.0]):
         with pytest.raises(InvalidInputError, match=r"quality must have shape \(n_rows, 2\)"):
             router.fit(None, quality)
+
+
+def test_losses_in_money_are_weighed_against_costs_in_money(tmp_path):
+    rng = np.random.default_rng(0)
+    hard = rng.random(400) < 0.3
+    X = np.column_stack([hard, rng.random(400)]).astype(float)
+    loss = np.column_stack([np.where(hard, 40.0, 0.0), np.full(400, 0.0)])
+    router = ModelRouter({"small": 1.0, "large": 10.0}, outcome="loss").fit(X[:300], loss[:300])
+    replay = router.replay(X[300:], loss[300:])
+    lost = router.largest_loss_ * (1.0 - replay.quality)
+    assert (lost + replay.cost).mean() == pytest.approx(1.0 + 9.0 * hard[300:].mean())
+    cheap = ModelRouter({"small": 1.0, "large": 100.0}, outcome="loss").fit(X[:300], loss[:300])
+    assert set(cheap.predict(X)) == {"small"}  # 40 are lost where 99 would be paid
+    again = from_bytes(to_bytes(router))
+    assert (again.outcome, again.largest_loss_) == ("loss", 40.0)
+    assert np.array_equal(again.replay(X, loss).quality, router.replay(X, loss).quality)
+    assert router.certified(X[300:], loss[300:], max_loss=0.2).certificate_.bound <= 0.2
+    page = thrifty.report(router, X[300:], loss[300:], tmp_path / "a.html").read_text()
+    assert "small" in page
+    assert "its quality was 1" in str(router.explain(X[300:302], loss[300:302])[0])
+    with pytest.raises(InvalidInputError, match="finite numbers >= 0"):
+        router.replay(X, loss - 50.0)

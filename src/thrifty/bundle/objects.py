@@ -437,6 +437,7 @@ class SavedRouter:
         if len(shares) != len(points) or not is_inside:
             raise _refused("share", "mix points of the frontier", self.share)
         outcome = "quality" if self.cutoff is None else "runtime"
+        outcome = outcome if self.state.largest_loss is None else "loss"
         settings = self.max_asks, self.confidence, self.random_state, self.after, self.prices, outcome
         resources = self.state.resources
         ask = "parallel" if resources is not None and resources.delays else "in turn"

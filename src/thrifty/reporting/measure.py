@@ -758,6 +758,7 @@ def _measure_router(
             len(X),
         )
         log = {**log, "quality": timed[0], "cost": timed[1]}
+    log = {**log, "quality": router.qualities_of(log["quality"], len(X))}
     whole: Bools = ~np.asarray(np.isnan(new.log.quality).any(axis=1))
     if not whole.any():
         raise InvalidInputError(

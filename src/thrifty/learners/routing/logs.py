@@ -131,6 +131,17 @@ def qualities(given: Any, models: Sequence[str], n_rows: int) -> Floats:
     return quality
 
 
+def losses(given: Any, models: Sequence[str], n_rows: int) -> Floats:
+    """What answers lose, >= 0, NaN where a model was not asked."""
+    loss = numbers("quality", given, models, n_rows)
+    if (loss < 0.0).any() or np.isinf(loss).any():
+        raise InvalidInputError(
+            "quality of a router of losses has finite numbers >= 0, in the unit of costs, NaN where a model was not "
+            "asked."
+        )
+    return loss
+
+
 def check_quality(given: Any, models: Sequence[str], n_rows: int) -> Floats:
     """Qualities to learn from, of models that were asked and were right."""
     quality = qualities(given, models, n_rows)

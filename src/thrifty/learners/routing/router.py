@@ -127,11 +127,16 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
     prices : Prices or path, default=None
         Prices of the columns of X, alone or in groups, in the unit of ``cost``: which columns a row buys is then
         decided like which models it asks. None are columns that are at hand.
-    outcome : {"quality", "runtime"}, default="quality"
-        What ``fit`` is given as ``quality``. With "runtime" it is the seconds until a model has solved a row, inf where
-        it did not, and seconds are the costs. The score of a row is then its time in all, columns included, counted ten
-        times the cutoff where it is not solved by then (PAR10); as a quality, 1 less its share of ``10 * cutoff``. One
-        model is asked about each row.
+    outcome : {"quality", "loss", "runtime"}, default="quality"
+        What ``fit``, ``replay`` and ``certified`` are given as ``quality``.
+
+        With "loss" it is what each answer loses, in the unit of costs, such as dollars; as a quality, 1 less its share
+        of ``largest_loss_``. Without a budget the router is at the least loss and cost together.
+
+        With "runtime" it is the seconds until a model has solved a row, inf where it did not, and seconds are the
+        costs. The score of a row is then its time in all, columns included, counted ten times the cutoff where it is
+        not solved by then (PAR10); as a quality, 1 less its share of ``10 * cutoff``. Models are run one after the
+        other where that pays, at most ``max_asks`` of them after short runs.
     cutoff : float, default=None
         With "runtime", seconds that a row may take.
     ask : {"in turn", "parallel"}, default="in turn"
@@ -153,6 +158,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         Share of the rows of the fit for which the key decides between two mixed points.
     certificate_ : Certificate, CostCertificate or None
         What ``certified`` proved, of quality or of the next bill.
+    largest_loss_ : float
+        With "loss", the largest one of the log of the fit.
     policy_ : Policy
         Operating points, and the one or two in force.
     state_ : RouterState
@@ -263,6 +270,11 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 columns = free_columns(len(rows[0]))
             groups = () if columns is None else columns.names
             by_resource, solved_by = None, None
+            largest_loss = None
+            if self.outcome == "loss":
+                quality = logs.losses(quality, names, n_rows)
+                largest_loss = float(np.nanmax(quality, initial=0.0)) or 1.0
+                quality = 1.0 - quality / largest_loss
             if self.cutoff is None:
                 scores = logs.check_quality(quality, names, n_rows)
             else:
@@ -351,6 +363,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
                 calibration=calibration,
                 resources=resources,
                 single_costs=single_costs,
+                largest_loss=largest_loss,
                 **NO_POLICY,
             )
             if by_resource is not None:
@@ -412,6 +425,21 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return found
 
     @property
+    def largest_loss_(self) -> float:
+        """The largest loss of the log of the fit."""
+        largest = self._fitted().largest_loss
+        if largest is None:
+            raise AttributeError("largest_loss_ is known with outcome='loss'.")
+        return largest
+
+    def qualities_of(self, quality: Any, n_rows: int) -> Any:
+        """Qualities of a log: what it has, or those of its losses; one above the largest of the fit counts as that."""
+        largest, names = self._fitted().largest_loss, self._fitted().names
+        if largest is None or quality is None:
+            return quality
+        return 1.0 - np.minimum(logs.losses(quality, names, n_rows) / largest, 1.0)
+
+    @property
     def _resources(self) -> Resources | None:
         """Resources that answers cost, where there are several."""
         return self._fitted().resources
@@ -422,8 +450,10 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return costs if resources is None else resources.named(costs)
 
     def _check_outcome(self, *log: Any) -> None:
-        if self.outcome not in ("quality", "runtime"):
-            raise InvalidParameterError("outcome", f"must be 'quality' or 'runtime'; got {self.outcome!r}.")
+        if self.outcome not in ("quality", "loss", "runtime"):
+            raise InvalidParameterError(
+                "outcome", f"must be 'quality', 'loss' or 'runtime'; got {self.outcome!r}."
+            )
         is_runtime = self.outcome == "runtime"
         if is_runtime != (self.cutoff is not None) or (is_runtime and not float(self.cutoff or 0.0) > 0.0):
             raise InvalidParameterError(
@@ -452,6 +482,9 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         state, budget, resources = self.state_, self.budget, self._resources
         if resources is not None:
             self._set_policy(self._within_budgets(resources, mix=mix))
+        elif budget is None and state.largest_loss is not None:
+            total = state.policy.score - state.policy.cost / state.largest_loss
+            self._set_policy(state.policy.at(int(np.argmax(np.round(total, 12)))))
         elif budget is None:
             self._set_policy(state.policy.at(len(state.policy) - 1))
         elif self.confidence is None:
@@ -614,6 +647,8 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         """
         state, prices = self._fitted(), check_models(self.models)
         self._refuse_resources("with_model")
+        if state.largest_loss is not None:
+            raise InvalidInputError("with_model takes qualities, and this router knows losses. Fit it again.")
         self._refuse_columns("with_model")
         new = check_models({**prices, name: price}) if name not in prices else {}
         if not new:
@@ -856,6 +891,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         solved_by = None
         if log.cutoff is not None and quality is not None:
             quality, cost, solved_by = self._timed(quality, cost, n_rows)
+        quality = self.qualities_of(quality, n_rows)
         cost, paid = logs.split_cost(cost, names, state.groups, state.column_prices, n_rows)
         scores = log.quality if quality is None else logs.qualities(quality, names, n_rows)[:, pool]
         prices = self.model_prices
@@ -1283,6 +1319,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             return self._with_bill(new, budget, n_next, confidence, duplicates)
         if log.cutoff is not None:
             quality = self._timed(quality, cost, len(log))[0]
+        quality = self.qualities_of(quality, len(log))
         reference = logs.qualities(quality, state.names, len(log))[:, state.names.index(name)]
         n_partial = int(np.isnan(np.column_stack([log.quality, reference])).any(axis=1).sum())
         if n_partial:
@@ -1391,6 +1428,7 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
             if self.cutoff is not None and quality is not None:
                 given["quality"], given["cost"], _ = self._timed(quality, cost, len(X))
                 cost = given["cost"]
+            given["quality"] = self.qualities_of(given["quality"], len(X))
             log = logs.logged_parts(given, state.names, len(X), state.resources, groups)
             paid = logs.split_cost(cost, state.names, groups, state.column_prices, len(X))[1]
             sessions = list(enumerate(self.sessions(X, new)))

@@ -95,6 +95,8 @@ class RouterState:
         Cost of each row under each rule in each of them.
     single_costs : ndarray of shape (n_models, n_resources) or None
         Mean cost of each model alone in each of them.
+    largest_loss : float or None
+        Loss whose quality is 0, where outcomes are losses.
     """
 
     names: tuple[str, ...]
@@ -124,6 +126,7 @@ class RouterState:
     resources: Resources | None = None
     point_costs: Floats | None = None
     single_costs: Floats | None = None
+    largest_loss: float | None = None
 
     def in_resources(self, log: Log, costs: Floats | None = None) -> Log:
         """A log whose ``expected`` are those of each model in each of several resources, with its costs in them."""
