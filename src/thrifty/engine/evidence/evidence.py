@@ -501,7 +501,7 @@ class Evidence:
         full = self._quality_of_units(self.full_quality)
         full = full if self.unit is None else self.unit.spread(np.zeros(len(full)), full)[1]
         lead, share = self.at_point(point)[2] - full, self.weights / self.weights.sum()
-        mean, (optimism, error) = float(share @ lead), self.optimism_at(point[None])[0]
+        mean, (optimism, error) = float((share * lead).sum()), self.optimism_at(point[None])[0]
         return mean - float(optimism), float(np.sqrt(np.square(share * (lead - mean)).sum() + error**2))
 
     def of_queries(self, task: RankingTask, target: Floats, scores: Floats) -> "Evidence":
