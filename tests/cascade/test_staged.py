@@ -19,7 +19,6 @@ from thrifty.learners.cascade.stages import (
     grow_stages,
     margins,
     narrow_table,
-    score_fold,
 )
 from thrifty.learners.trees.boosting import Boosting
 
@@ -126,7 +125,9 @@ def losses_after(table, y, fold, columns, boosting):
     """Mean loss of held-out rows after every tenth of the trees of one stage, each ensemble grown from nothing."""
     losses = []
     for n_trees in range(0, boosting.n_trees + 1, boosting.n_trees // N_LOSS_CHECKS):
-        scores = score_fold(training(table, y), fold, [columns], boosting, [n_trees]).scores
+        scores = grow_stages(
+            training(table, y), [columns], boosting, n_trees=[n_trees], held_out=fold
+        ).held_out
         losses.append(TASK.loss(y[fold]).values(scores[:, 0]).mean())
     return np.array(losses)
 
@@ -137,8 +138,8 @@ def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows
     X, y = rows
     table, fold = bin_columns(X), np.arange(0, 600, 3)
     boosting = Boosting(n_trees=100, max_depth=4)
-    of_fold = score_fold(training(table, y), fold, [columns], boosting)
-    scores, n_trees = of_fold.scores, of_fold.n_trees
+    of_fold = grow_stages(training(table, y), [columns], boosting, held_out=fold)
+    scores, n_trees = of_fold.held_out, of_fold.n_trees
     losses = losses_after(table, y, fold, columns, boosting)
     best, worse = 0, 0
     for look, loss in enumerate(losses):
@@ -155,11 +156,11 @@ def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
     X, y = rows
     table, fold = bin_columns(X), np.arange(0, 600, 3)
     boosting, sets = Boosting(n_trees=40, max_depth=3), [np.array([2]), np.array([2, 3]), np.arange(5)]
-    watched = score_fold(training(table, y), fold, sets, boosting)
-    again = score_fold(training(table, y), fold, sets, boosting, watched.n_trees)
+    watched = grow_stages(training(table, y), sets, boosting, held_out=fold)
+    again = grow_stages(training(table, y), sets, boosting, n_trees=watched.n_trees, held_out=fold)
     assert again.n_trees == watched.n_trees
     assert min(watched.n_trees) < 40
-    np.testing.assert_array_equal(again.scores, watched.scores)
+    np.testing.assert_array_equal(again.held_out, watched.held_out)
 
 
 @pytest.mark.parametrize("name", ORDERS_OF_SEVERAL)

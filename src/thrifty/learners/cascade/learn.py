@@ -42,11 +42,9 @@ from thrifty.learners.cascade.gates import with_learned_gates
 from thrifty.learners.cascade.plan import PlanComparison, choose_plan, nested_scores
 from thrifty.learners.cascade.problem import AnsweredProblem, Plan
 from thrifty.learners.cascade.stages import (
-    FoldScores,
     PendingCounts,
     StagedTrees,
     grow_stages,
-    score_fold,
     trees_within_bytes,
 )
 from thrifty.learners.cascade.tree import PurchaseTree, find_tree
@@ -157,24 +155,23 @@ class GrownLine:
 
 @dataclass(frozen=True, eq=False)
 class _Jobs:
-    """Jobs of a pool that grow trees on all rows, and score the rows of each fold by trees of the others."""
+    """Jobs of a pool that grow the trees that serve, and trees of all folds but one for the rows of that fold."""
 
-    whole: Future[StagedTrees]
-    of_folds: Sequence[Future[FoldScores]]
+    serving: Future[StagedTrees]
+    of_folds: Sequence[Future[StagedTrees]]
 
     def result(self, problem: AnsweredProblem, sets: Sequence[Ints]) -> GrownLine:
         """Wait for all of them, and report each."""
         what, n_steps = "growing stages", len(self.of_folds) + 1
-        parts: list[FoldScores] = []
+        parts: list[StagedTrees] = []
         for number, job in enumerate(self.of_folds):
             parts.append(job.result())
             problem.progress(what, number + 1, n_steps)
-        trees = self.whole.result().to_serve()
+        trees = self.serving.result().to_serve()
         problem.progress(what, n_steps, n_steps)
-        assert trees.mean_margin is not None
-        scores = np.full((problem.n_rows, *parts[0].scores.shape[1:]), np.nan)
+        scores = np.full((problem.n_rows, *parts[0].held_out.shape[1:]), np.nan)
         for fold, part in zip(problem.folds, parts, strict=True):
-            scores[fold] = part.scores
+            scores[fold] = part.held_out
         margin = sum((part.mean_margin for part in parts[1:]), start=parts[0].mean_margin) / len(parts)
         ratio = overconfidence_ratio(trees.mean_margin, margin)
         n_tied = n_tied_stages(problem, sets)
@@ -195,10 +192,11 @@ def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) 
     """Start to grow the stages of a line."""
 
     # The kernels release the interpreter's lock, so threads share one table of codes.
-    def score(
-        fold: Ints, n_trees: Sequence[int] | PendingCounts | None, counted: PendingCounts | None = None
-    ) -> Future[FoldScores]:
-        return pool.submit(score_fold, problem, fold, plan.sets, plan.boosting, n_trees, counted)
+    def start(
+        fold: Ints | None, n_trees: Sequence[int] | PendingCounts | None, counted: PendingCounts | None = None
+    ) -> Future[StagedTrees]:
+        settings = problem, plan.sets, plan.boosting
+        return pool.submit(grow_stages, *settings, n_trees=n_trees, held_out=fold, counted=counted)
 
     def bytes_of(n_trees: Sequence[int]) -> Ints:
         return grow_stages(problem, plan.sets, plan.boosting, n_trees=n_trees).n_bytes
@@ -207,13 +205,14 @@ def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) 
     # The rows of one fold stop each stage early; the other models have as many trees, and follow it.
     pending = PendingCounts(len(plan.sets))
     counts: Sequence[int] | PendingCounts = pending
-    of_first = score(first, None, pending)
+    of_first = start(first, None, pending)
+    of_first.add_done_callback(pending.close)
     if problem.max_bytes is not None:
         n_trees = of_first.result().n_trees
         counts = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
-        of_first = of_first if counts == n_trees else score(first, counts)
-    whole = pool.submit(grow_stages, problem, plan.sets, plan.boosting, n_trees=counts)
-    return _Jobs(whole, [of_first, *(score(fold, counts) for fold in others)])
+        of_first = of_first if counts == n_trees else start(first, counts)
+    serving = start(None, counts)
+    return _Jobs(serving, [of_first, *(start(fold, counts) for fold in others)])
 
 
 def _repeat_cross_validation(
@@ -231,12 +230,14 @@ def _repeat_cross_validation(
             fold_of = content_folds(problem.table.codes, strata, len(problem.folds), 1_000 + repeat)
             folds = [np.flatnonzero(fold_of == fold) for fold in range(len(problem.folds))]
             jobs = [
-                pool.submit(score_fold, problem, fold, plan.sets, plan.boosting, line.n_trees)
+                pool.submit(
+                    grow_stages, problem, plan.sets, plan.boosting, n_trees=line.n_trees, held_out=fold
+                )
                 for fold in folds
             ]
             scores.append(np.empty_like(scores[0]))
             for fold, job in zip(folds, jobs, strict=True):
-                scores[-1][fold] = job.result().scores
+                scores[-1][fold] = job.result().held_out
             problem.progress("repeating the cross-validation", repeat, n_repeats - 1)
     rows = np.tile(np.arange(n_rows), n_repeats)
     folds = [

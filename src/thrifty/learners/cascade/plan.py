@@ -42,7 +42,7 @@ from thrifty.learners.cascade.problem import (
     Plan,
     TrainingSet,
 )
-from thrifty.learners.cascade.stages import score_fold
+from thrifty.learners.cascade.stages import grow_stages
 from thrifty.learners.trees.boosting import Boosting
 from thrifty.rows import uniforms
 from thrifty.threads import workers
@@ -318,7 +318,7 @@ class _ScoreCache:
 
         def score(key: tuple[str, Boosting, int]) -> Floats:
             plan, fold = keys[key], self.problem.folds[key[-1]]
-            return score_fold(self.problem, fold, plan.sets, plan.boosting).scores
+            return grow_stages(self.problem, plan.sets, plan.boosting, held_out=fold).held_out
 
         with workers(self.problem.n_threads) as pool:
             self._scores |= zip(missing, pool.map(score, missing), strict=True)
@@ -355,7 +355,7 @@ def nested_scores(
             order = _by_price(order, learner, float(prices[order[0]]) / 2)
         # Costs are comparable only where the first purchase is as cheap as that of the plan.
         sets = problem.plan(plan.name, _first_within(learner, order, affordable), plan.boosting).sets
-        nested[fold] = score_fold(problem, fold, sets, plan.boosting, n_trees).scores
+        nested[fold] = grow_stages(problem, sets, plan.boosting, n_trees=n_trees, held_out=fold).held_out
         costs[fold] = np.broadcast_to(problem.costs(sets), costs.shape)[fold]
 
     with workers(problem.n_threads) as pool:

@@ -18,7 +18,7 @@ need few trees, and more of them would overfit.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import numpy as np
@@ -48,6 +48,8 @@ N_LOSS_CHECKS, PATIENCE, MIN_RELATIVE_DROP = 10, 2, 4e-4
 relative drop for each unit of learning rate from which on a loss is lower (trials on held-out rows of Letters and
 MiniBooNE; no command)."""
 
+MAX_DRAWN = 2**22
+"""Rows times trees whose subsamples are drawn together."""
 
 MAX_KEPT_BYTES = 2**22
 """Bytes of a table up to which tables of some of its columns are kept."""
@@ -65,17 +67,17 @@ class StagedTrees:
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
-    mean_margin : ndarray of shape (n_stages,), optional
-        Mean margin after each stage, on the rows that trees were grown on.
-    held_out : ndarray of shape (n_held_out, n_stages, n_scores), optional
+    mean_margin : ndarray of shape (n_stages,)
+        Mean margin after each stage, on the rows that trees were grown on; empty if not measured.
+    held_out : ndarray of shape (n_held_out, n_stages, n_scores)
         Scores of held-out rows after each stage.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
-    mean_margin: Floats | None = None
-    held_out: Floats | None = None
+    mean_margin: Floats = field(default_factory=lambda: np.empty(0))
+    held_out: Floats = field(default_factory=lambda: np.empty(0))
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -85,6 +87,11 @@ class StagedTrees:
             part.predict_binned(table, running)
             scores[:, place] = running
         return scores
+
+    @property
+    def n_trees(self) -> list[int]:
+        """Trees of each stage."""
+        return [part.n_trees for part in self.parts]
 
     @property
     def n_bytes(self) -> Ints:
@@ -172,7 +179,7 @@ def grow_stages(
         tuple(np.asarray(columns, dtype=np.intp) for columns in sets),
         tuple(parts),
         mean_margin,
-        None if held_out is None else scores,
+        scores,
     )
 
 
@@ -186,7 +193,7 @@ class PendingCounts:
         """Set the number of trees of a stage."""
         self._counts[place].set_result(n_trees)
 
-    def close(self) -> None:
+    def close(self, *_: object) -> None:
         """Cancel the counts that are missing, so that the other folds do not wait for them."""
         for count in self._counts:
             count.cancel()
@@ -209,54 +216,14 @@ def grow_until(
 
     The first tree is grown on the subsample of ``seed``, each further one on that of the next.
     """
-    trees_per_check = max(stage.boosting.n_trees // N_LOSS_CHECKS, 1)
-    for first in range(0, max_trees, trees_per_check):
+    # Between two checks trees grow in one call; without checks in a few, whose subsamples take a few megabytes.
+    at_once = stage.boosting.n_trees // N_LOSS_CHECKS if stopping else MAX_DRAWN // len(score)
+    for first in range(0, max_trees, max(at_once, 1)):
         if stopping and first and stopping.should_stop(stage, score):
             break
-        n_more = min(trees_per_check, max_trees - first)
+        n_more = min(max(at_once, 1), max_trees - first)
         stage.grow(loss, counts, score, n_more, subsampler.masks(seed + first, n_more))
     return stage.trees().first(stopping.restore(stage, score) if stopping else stage.n_trees)
-
-
-@dataclass(frozen=True, eq=False)
-class FoldScores:
-    """Out-of-fold scores of the rows of one fold.
-
-    Attributes
-    ----------
-    scores : ndarray of shape (n_rows, n_stages, n_scores)
-        Scores at every stage, by trees grown on the other folds.
-    mean_margin : ndarray of shape (n_stages,)
-        Mean margin after each stage, on the rows that trees were grown on.
-    n_trees : sequence of int
-        Trees of each stage of a line.
-    """
-
-    scores: Floats
-    mean_margin: Floats
-    n_trees: Sequence[int] = ()
-
-
-def score_fold(
-    rows: TrainingSet,
-    fold: Ints,
-    sets: Sequence[Ints],
-    boosting: Boosting,
-    n_trees: "Sequence[int] | PendingCounts | None" = None,
-    counted: "PendingCounts | None" = None,
-) -> FoldScores:
-    """Score the rows of a fold by stages grown on the others.
-
-    Without ``n_trees`` each stage stops early by the loss of the fold; ``counted`` takes the numbers of trees.
-    """
-    try:
-        grown = grow_stages(rows, sets, boosting, n_trees=n_trees, held_out=fold, counted=counted)
-    finally:
-        if counted:
-            counted.close()
-    assert grown.held_out is not None
-    assert grown.mean_margin is not None
-    return FoldScores(grown.held_out, grown.mean_margin, [part.n_trees for part in grown.parts])
 
 
 def margins(scores: Floats, base: Floats) -> Floats:
