@@ -601,6 +601,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Every operating point, with those answers; weights are ignored, every row counts once.
     certificate_ : Certificate or None
         What ``certified`` proved against the full model.
+    cap_ : float or dict of resource to float
+        The cap in force, where it left out routes.
     order_ : ndarray
         Purchases (numbers of groups) in the order in which they are made; where rows part, that of the line.
     features_ : ndarray
@@ -775,7 +777,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
 
     Attributes
     ----------
-    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
+    chain_, evidence_, frontier_, certificate_, cap_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``.
     expected_cost_, expected_score_ : float
         Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
@@ -837,7 +839,7 @@ class BudgetedRanker(BudgetedCascade):
 
     Attributes
     ----------
-    chain_, frontier_, certificate_, order_, features_, n_stages_, size_, informative_blanks_
+    chain_, frontier_, certificate_, cap_, order_, features_, n_stages_, size_, informative_blanks_
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
     evidence_ : Evidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.

@@ -976,6 +976,8 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     ----------
     columns_of_ : dict of str to tuple of int
         Where columns have prices, those that each estimator reads.
+    free_columns_ : tuple of int or None
+        Where columns have prices, those that cost nothing.
     classes_ : ndarray
         Labels.
     models_ : dict of str to FullModel
@@ -1074,9 +1076,9 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
 
     Attributes
     ----------
-    models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_, frontier_, expected_cost_
+    columns_of_, free_columns_, models_, model_prices_, seconds_, decision_seconds_, reads_columns_, router_
         As of ``CascadeClassifier``.
-    share_by_lot_, certificate_, alternatives_, retrained_, task_, schema_, reference_
+    frontier_, expected_cost_, share_by_lot_, certificate_, alternatives_, retrained_, task_, schema_, reference_
         As of ``CascadeClassifier``. Qualities of the plan are one minus the squared error divided by
         ``largest_loss_``, and not below 0.
     largest_loss_ : float
