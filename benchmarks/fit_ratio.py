@@ -1,6 +1,6 @@
 """How long a fit takes, as a multiple of one fit of LightGBM on the same rows, and what it answers.
 
-    python benchmarks/fit_ratio.py [cancer miniboone satimage letters madeup] [--splits 1] [--phases] [--full]
+    python benchmarks/fit_ratio.py [cancer miniboone satimage letters madeup many] [--splits 1] [--phases] [--full]
     python benchmarks/fit_ratio.py grid
 
 `BudgetedClassifier()` with defaults, its full model's fits included, beside `LGBMClassifier(n_jobs=1)` in the same
@@ -9,7 +9,7 @@ than five. 9 of 10 rows are for the fit and the others, 20,000 at most, for accu
 what they pay (`hold_budget`), and how much `expected_score_` of the same points promises too much. `--phases` prints
 shares of the time by what `progress` reports, `--full` accuracy, log-loss and seconds of the default full model and of
 scikit-learn's histogram boosting. `grid` is a grid search of eight fits of 569 rows. Data lies in THRIFTY_DATA;
-`madeup` is 60,000 x 50.
+`madeup` is 60,000 x 50, and `many` 200,000 x 50.
 """
 
 import argparse
@@ -48,6 +48,7 @@ TABLES = {
     "satimage": (lambda: stored("satimage"), (3, 6, 12)),
     "letters": (lambda: stored("letter"), (3, 5, 7)),
     "madeup": (lambda: make_classification(66_667, 50, random_state=0, **MADE_UP), (3, 8, 20)),
+    "many": (lambda: make_classification(222_223, 50, random_state=0, **MADE_UP), (3, 8, 20)),
 }
 
 

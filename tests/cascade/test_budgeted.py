@@ -256,6 +256,15 @@ def test_of_many_rows_some_are_held_out_and_none_of_the_others_proves_anything(s
     assert of_all.evidence_.n_units == 320  # the user's folds
 
 
+def test_of_very_many_rows_a_part_of_one_fold_is_held_out(monkeypatch):
+    for name, number in {"EVALUATED_ROWS": 20, "MANY_ROWS": 400, "MANY_HELD_OUT": 25}.items():
+        monkeypatch.setattr(crossfit, name, number)
+    X, y = make(400, n_features=3)
+    clf = BudgetedClassifier(full(), stages=StageOptions(sizes=[(8, 3)], structure="line"), random_state=0)
+    assert 20 <= clf.fit(X, y).evidence_.n_units <= 30
+    assert clf.score(*make(1000, seed=1, n_features=3)) > 0.85
+
+
 @pytest.mark.slow
 def test_folds_side_by_side_change_nothing(rows):
     f0 = FrozenEstimator(full().fit(*make(500, seed=2)))

@@ -176,6 +176,19 @@ def test_an_error_in_the_first_fold_ends_a_fit(monkeypatch):
         call_with_timeout(20.0, grow, "the stages")
 
 
+def test_trees_that_have_not_seen_the_few_rows_that_are_held_out_serve():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    plan = Plan("gain", np.arange(3), tuple(np.arange(n + 1) for n in range(3)), SMALL)
+    for n_held_out, is_few in ((20, True), (21, False)):
+        fold = np.arange(n_held_out)
+        known = replace(problem(X, X.sum(axis=1) > 0, (SMALL,)), folds=[fold])
+        with ThreadPoolExecutor(1) as pool:
+            serving = learn._start_line(known, plan, pool).result(known, plan.sets).trees
+        without = stages.grow_stages(known, plan.sets, SMALL, held_out=fold).to_serve()
+        values = [np.concatenate([part.values for part in trees.parts]) for trees in (serving, without)]
+        assert np.array_equal(*values) == is_few
+
+
 def zones(n_rows):
     """A size, two coordinates, a code that says as much as both, and chance."""
     world, rng = np.random.default_rng(1), np.random.default_rng(0)

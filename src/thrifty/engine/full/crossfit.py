@@ -65,6 +65,9 @@ EVALUATED_ROWS = 2_500
 """Held-out rows that suffice: of more rows fewer folds are held out (``benchmarks/fit_ratio.py``, and
 ``benchmarks/promises.py --rows 5000``)."""
 
+MANY_ROWS, MANY_HELD_OUT, PART_SEED = 100_000, 5_000, 600
+"""Rows from which on a part of one fold is held out, of about so many rows (``benchmarks/fit_ratio.py many``)."""
+
 _WHAT = "cross-fitting the full model"
 _SUSPICIOUS_LOSS = 0.01
 # Numbers are often predicted to a per cent of their spread by a model that has not seen them.
@@ -131,10 +134,18 @@ class TrainingRows:
         )
 
     def with_enough_folds(self) -> "TrainingRows":
-        """The same rows, of which as many folds are held out as have ``EVALUATED_ROWS``."""
+        """The same rows, of which as many folds are held out as have ``EVALUATED_ROWS``, or a part of one."""
         n_held_out = np.cumsum(np.bincount(self.folds))
         n_folds = int(np.searchsorted(n_held_out, min(EVALUATED_ROWS, n_held_out[-1]))) + 1
-        return replace(self, folds=np.where(self.folds < n_folds, self.folds, -1))
+        folds = np.where(self.folds < n_folds, self.folds, -1)
+        first = np.flatnonzero(folds == 0)
+        # Where scores carry no uncertainty, gates are learned from all held-out rows.
+        is_class = self.task.has_uncertainty
+        if is_class and len(folds) >= MANY_ROWS and len(first) >= 2 * MANY_HELD_OUT:
+            strata = self.task.strata(self.y[first])
+            parts = content_folds(self.X[first], strata, len(first) // MANY_HELD_OUT, PART_SEED)
+            folds[first[parts > 0]] = -1
+        return replace(self, folds=folds)
 
     def with_columns(self, columns: Ints | None) -> "TrainingRows":
         """All rows with some of the columns; None is all of them."""

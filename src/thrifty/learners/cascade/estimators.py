@@ -578,7 +578,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
         Folds by which everything is cross-validated; of a number of them, with more than 2,500 rows, only as many are
-        held out as have so many rows.
+        held out as have so many rows, and of 100,000 rows of classes or more about 5,000, which no stage learns from.
     n_jobs : int, optional
         Folds that are fitted in parallel, in threads; each fit of the full model has one thread of OpenMP and of the
         BLAS. None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use. Results

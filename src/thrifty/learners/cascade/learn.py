@@ -211,7 +211,7 @@ def _start_line(problem: AnsweredProblem, plan: Plan, pool: ThreadPoolExecutor) 
         n_trees = of_first.result().n_trees
         counts = trees_within_bytes(problem.max_bytes, n_trees, bytes_of)
         of_first = of_first if counts == n_trees else start(first, counts)
-    serving = start(None, counts)
+    serving = of_first if problem.serves_without_held_out else start(None, counts)
     return _Jobs(serving, [of_first, *(start(fold, counts) for fold in others)])
 
 

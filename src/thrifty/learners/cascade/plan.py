@@ -131,6 +131,8 @@ def _sample(problem: CascadeProblem) -> tuple[Ints, CascadeProblem]:
     """Rows by which plans are found and compared, and the problem of these, with merged bins."""
     # By content, so that equal rows are all used or not at all.
     is_used = uniforms(problem.table.codes, SAMPLE_SEED) < PLAN_ROWS / problem.n_rows
+    if problem.serves_without_held_out:
+        is_used[problem.folds[0]] = True  # which decide, and are few
     rows, place = np.flatnonzero(is_used), np.cumsum(is_used) - 1
     if len(rows) == problem.n_rows:
         return rows, replace(problem, table=merged_table(problem.table))

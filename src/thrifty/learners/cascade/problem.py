@@ -55,6 +55,10 @@ SEARCH_ROWS = 6_000
 """Rows on which trees are grown that are many: those of every purchase in a search, or of every stage and fold
 (no command chose it)."""
 
+FEW_HELD_OUT = 0.05
+"""Share of the rows up to which those that are held out are not worth growing stages once more, with them
+(``benchmarks/fit_ratio.py many``; a twelfth of 60,000 rows of covertype loses .1 to .3 points)."""
+
 MAIN_WEIGHT = 5.0
 """Weight of one of several resources against each other one, at the other exchange rates (no command chose it)."""
 
@@ -159,6 +163,11 @@ class CascadeProblem(TrainingSet):
     n_repeats: int = 1
     n_threads: int = 1
     progress: Progress = silent
+
+    @property
+    def serves_without_held_out(self) -> bool:
+        """True if so few rows are held out that the trees which have not seen them serve."""
+        return len(self.folds) == 1 and len(self.folds[0]) <= FEW_HELD_OUT * self.n_rows
 
     @property
     def places(self) -> Ints:
