@@ -58,8 +58,8 @@ from thrifty.errors import (
 )
 from thrifty.learners.estimators.base import PickledWithVersion, all_or_nothing
 from thrifty.learners.estimators.checks import check_count, check_seed, check_training_rows, validated
-from thrifty.learners.routing.column_plans import ColumnPlan, plan_columns
 from thrifty.learners.routing.logs import check_resources, shares_after
+from thrifty.learners.routing.nested_columns import ColumnPlan, plan_columns
 from thrifty.learners.routing.router import N_FOLDS, ModelRouter, NewLog
 from thrifty.learners.routing.state import RouterState
 from thrifty.learners.routing.thresholds import pool_classes
