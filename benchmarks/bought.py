@@ -1,7 +1,7 @@
 """Fits on tables in which not everything was bought, on complete test rows.
 
     python benchmarks/bought.py [letter letter26 satimage miniboone covtype bike] [--rows 3000] [--share 0.5]
-        [--seeds 1] [--masks random known label value blocks]
+        [--seeds 1] [--masks random known label value blocks] [--only complete bought believed ...]
     python benchmarks/bought.py thyroid [--rows 3000]
     python benchmarks/bought.py warning
     python benchmarks/bought.py certificates [letter] [--rows 4000] [--draws 300]
@@ -11,7 +11,9 @@
 Data lie in THRIFTY_DATA (default ../shared/data). The first quarter of the columns is free and always known; of the
 others, each row has bought a column with a probability that depends on nothing (``random``), on the free columns, on
 the label, on the value itself (which no method can see) or on a draw for three columns at once (``blocks``). For each
-budget: promised / real score and cost of the complete table, of ``fit(bought=)`` and of a fit that believes the blanks.
+budget: promised / real score @ cost / budget of the complete table, of ``fit(bought=)``, and of rivals: a fit that
+believes the blanks, columns filled with their means or by ``IterativeImputer``, rows that bought everything, these
+weighted by inverse probabilities, and LightGBM in a cascade. Refused: budgets for which few rows bought what they need.
 
 ``loop``: a system that was fitted on 3,000 complete rows serves as many as asked with ``explore=0.05``, and the next
 learns from all receipts so far, three times: promised / real score at the budget, beside a fit on the complete rows of
@@ -35,6 +37,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from lightgbm import LGBMClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - makes the next import work
+from sklearn.impute import IterativeImputer
 
 import thrifty
 from thrifty.engine.evidence.certificate import certify_sampled
@@ -43,10 +48,11 @@ from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.walk.policy import route_by
 from thrifty.learners.cascade.bought import warn_if_blanks_tell
 from thrifty.learners.estimators.checks import check_training_rows
-from thrifty.learners.estimators.incomplete import Bought, chance_of_all
+from thrifty.learners.estimators.incomplete import Bought, chance_of_all, estimated_chance
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FILES = {"letter26": "letter", "miniboone": "miniboone_5k", "bike": "bike_hour"}
+METHODS = ("complete", "bought", "believed", "means", "iterative", "cases", "weights", "lightgbm")
 MASKS = ("random", "known", "label", "value", "blocks")
 
 
@@ -81,40 +87,108 @@ def mask_of(kind, X, y, n_known, share, seed):
     return bought
 
 
+def rows_of(name, X, y, bought, n_known):
+    """Rows, targets and arguments of a fit for one way to deal with what was not bought."""
+    blank = np.where(bought, X, np.nan)
+    if name == "complete":
+        return X, y, {}
+    if name == "bought":
+        return blank, y, {"bought": bought}
+    if name == "means":
+        return np.where(bought, X, np.nanmean(blank, axis=0)), y, {}
+    if name == "iterative":
+        return IterativeImputer(max_iter=5, random_state=0).fit_transform(blank), y, {}
+    if name in ("cases", "weights"):
+        has_all = bought.all(axis=1)
+        if has_all.sum() < 100 or np.bincount(np.unique(y[has_all], return_inverse=True)[1]).max() < 10:
+            return None
+        weight = None
+        if name == "weights":
+            known = np.column_stack([X[:, :n_known], y])
+            weight = 1.0 / np.maximum(estimated_chance(known, has_all, None, 0)[has_all], 0.01)
+        return X[has_all], y[has_all], {"sample_weight": weight}
+    return blank, y, {}  # believed
+
+
+class BoostedCascade:
+    """LightGBM on ever more columns, blanks as they are: a row stops where one of its probabilities is large enough."""
+
+    def fit(self, X, y, order, prices):
+        free = np.flatnonzero(prices == 0)
+        self.sets = [np.append(free, part) for part in (order[:k] for k in np.arange(1, 5) * len(order) // 4)]
+        self.costs, self.y = np.array([prices[columns].sum() for columns in self.sets]), y
+        half = np.random.default_rng(0).permutation(len(y)) % 2
+        self.models, self.held_out = [], np.empty((len(self.sets), len(y), len(np.unique(y))))
+        for number, columns in enumerate(self.sets):
+            for part in (0, 1):
+                model = self._model().fit(X[half != part][:, columns], y[half != part])
+                self.held_out[number, half == part] = model.predict_proba(X[half == part][:, columns])
+            self.models.append(self._model().fit(X[:, columns], y))
+        return self
+
+    def _model(self):
+        return LGBMClassifier(n_estimators=60, num_leaves=15, verbose=-1, n_jobs=1)
+
+    def _walk(self, chances, threshold):
+        place = np.argmax(
+            np.append(chances[:-1].max(axis=2) >= threshold, [[True] * chances.shape[1]], axis=0), axis=0
+        )
+        return chances.argmax(axis=2)[place, np.arange(chances.shape[1])], self.costs[place].mean()
+
+    def at(self, budget, new, truth):
+        """Promised score, and score and mean cost on new rows."""
+        sure = np.append(np.quantile(self.held_out.max(axis=2), np.linspace(0, 1, 200)), 2.0)
+        within = [t for t in sure if self._walk(self.held_out, t)[1] <= budget] or [0.0]
+        chances = np.array([m.predict_proba(new[:, s]) for m, s in zip(self.models, self.sets, strict=True)])
+        answer, cost = self._walk(chances, max(within))
+        return (self._walk(self.held_out, max(within))[0] == self.y).mean(), (answer == truth).mean(), cost
+
+
 def compare(table, kind, args):
-    """Print promised and real scores for three budgets."""
-    lines = []
+    """Print promised / real score @ cost divided by budget at three budgets, and what promises miss by."""
+    found, n_refused, seconds = {}, {}, {}
     for seed in range(args.seeds):
         X, y, new, truth = read(table, seed, args.rows)
         n_known = X.shape[1] // 4
         bought = mask_of(kind, X, y, n_known, args.share, seed)
         prices = np.where(np.arange(X.shape[1]) < n_known, 0.0, 1.0)
-        fit = thrifty.BudgetedRegressor if table == "bike" else thrifty.BudgetedClassifier
-        blank, systems = np.where(bought, X, np.nan), {}
-        for name, rows, given in (
-            ("complete", X, None),
-            ("bought", blank, bought),
-            ("believed", blank, None),
-        ):
+        budgets, order = np.array([0.25, 0.4, 0.6]) * prices.sum(), None
+        for name in args.only:
+            cells = found.setdefault(name, np.full((args.seeds, len(budgets), 3), np.nan))
+            n_refused.setdefault(name, 0)
+            if name == "lightgbm":
+                if table != "bike":
+                    boosted = BoostedCascade().fit(np.where(bought, X, np.nan), y, order, prices)
+                    cells[seed] = [boosted.at(budget, new, truth) for budget in budgets]
+                continue
+            given = rows_of(name, X, y, bought, n_known)
+            if given is None:
+                n_refused[name] += len(budgets)
+                continue
+            fit = thrifty.BudgetedRegressor if table == "bike" else thrifty.BudgetedClassifier
             began = time.process_time()
-            systems[name] = fit(feature_costs=prices, random_state=0).fit(rows, y, bought=given)
-            systems[name].seconds = time.process_time() - began
-        budgets = np.array([0.25, 0.4, 0.6]) * prices.sum()
-        for name, system in systems.items():
-            for budget in budgets:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                system = fit(feature_costs=prices, random_state=0).fit(*given[:2], **given[2])
+            seconds.setdefault(name, []).append(time.process_time() - began)
+            order = np.array([c for c in system.order_ if prices[c] > 0] or np.flatnonzero(prices))
+            lacks = any(issubclass(one.category, thrifty.errors.MissingSupportWarning) for one in caught)
+            for number, budget in enumerate(budgets):
+                if lacks and system.frontier_.cost[-1] < 0.9 * budget:
+                    n_refused[name] += 1
                 point = system.at(budget=max(budget, system.frontier_.cost[0]))
-                cost = point.cost(new).mean()
-                lines.append(
-                    (name, budget, point.expected_score_, point.score(new, truth), cost, system.seconds)
-                )
-    for name in ("complete", "bought", "believed"):
-        own = [line for line in lines if line[0] == name]
-        cells = []
-        for budget in sorted({line[1] for line in own}):
-            promised, real, cost = np.mean([line[2:5] for line in own if line[1] == budget], axis=0)
-            cells.append(f"{promised:.3f} / {real:.3f} @ {cost / budget:.2f}")
-        seconds = np.mean([line[5] for line in own])
-        print(f"{table:10s}{kind:8s}{name:10s}" + "   ".join(cells) + f"   {seconds:.0f} s", flush=True)
+                cells[seed, number] = point.expected_score_, point.score(new, truth), point.cost(new).mean()
+    for name, cells in found.items():
+        shown = "   ".join(
+            f"{promised:.3f} / {real:.3f} @ {cost / budget:.2f}"
+            for (promised, real, cost), budget in zip(np.mean(cells, axis=0), budgets, strict=True)
+        )
+        missed = 100 * (cells[:, :, 0] - cells[:, :, 1]).mean(axis=1)
+        print(
+            f"{table:10s}{kind:7s}{args.share:4.0%} {name:10s}{shown}   promise {missed.mean():+5.1f} +- "
+            f"{missed.std():.1f}, refused {n_refused[name]}, {np.mean(seconds.get(name, [0])):.0f} s",
+            flush=True,
+        )
 
 
 def thyroid(n_rows):
@@ -275,6 +349,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--masks", nargs="*", default=["known", "label"], choices=MASKS)
+    parser.add_argument("--only", nargs="*", default=METHODS, choices=METHODS)
     args = parser.parse_args()
     if args.tables == ["warning"]:
         warning()

@@ -84,10 +84,8 @@ def test_what_cells_hold_that_were_not_bought_does_not_matter(fitted):
     frame = pd.DataFrame(np.where(mask, X, np.nan))
     known = classifier().fit(frame.to_numpy(), y, bought="known")
     np.testing.assert_array_equal(known.evidence_.quality, fitted.evidence_.quality)
-    hidden = classifier().fit(np.where(mask, X, noise), y, bought=mask)
-    assert hidden.at(budget=2.0).expected_score_ == pytest.approx(
-        fitted.at(budget=2.0).expected_score_, abs=0.05
-    )
+    hidden = classifier().fit(noise, y, bought=mask)
+    np.testing.assert_array_equal(hidden.evidence_.quality, fitted.evidence_.quality)
 
 
 def rows_to_prove_with(n_rows=3000):
@@ -133,7 +131,7 @@ def training_rows(X, y):
     return check_training_rows(classifier(), X, y, None, 2, 0)
 
 
-def test_cells_are_completed_by_rows_of_the_same_class_and_fold_that_bought_them():
+def test_cells_are_completed_by_rows_of_the_same_fold_that_bought_them():
     X, y, mask = table(0)
     rows = training_rows(np.where(mask, X, np.nan), y)
     copies = module.donors_of(rows, bin_columns(rows.X), mask, 0)
@@ -141,10 +139,22 @@ def test_cells_are_completed_by_rows_of_the_same_class_and_fold_that_bought_them
         places = np.arange(X.shape[1])
         assert mask[donor, places].all()
         np.testing.assert_array_equal(donor[mask], np.tile(np.arange(len(X))[:, None], 4)[mask])
-        np.testing.assert_array_equal(y[donor], np.tile(y[:, None], 4))
         np.testing.assert_array_equal(rows.folds[donor], np.tile(rows.folds[:, None], 4))
     assert not np.array_equal(*copies[:2])
     np.testing.assert_array_equal(copies, module.donors_of(rows, bin_columns(rows.X), mask, 0))
+
+
+def test_trees_are_grown_class_by_class_where_one_tells_too_little_and_not_where_columns_repeat_each_other():
+    rng = np.random.default_rng(0)
+    y, mask = rng.integers(0, 4, 2000), rng.random((2000, 6)) < 0.5
+    repeats = rng.integers(0, 60, 2000)[:, None] + 5 * y[:, None] + rng.integers(0, 4, (2000, 6))
+    parity = np.tile(rng.integers(0, 2, (2000, 3)), 2)
+    parity[:, 3:] ^= (y % 2)[:, None]  # two columns tell together what none tells alone
+    shares = []
+    for codes in (repeats, 3 * parity + rng.integers(0, 2, (2000, 6))):
+        chain = module._Chain(np.column_stack([codes, y]), np.zeros(6, dtype=bool), np.arange(2000) % 5, 4)
+        shares.append(chain.share_by_class(mask, np.random.default_rng(1)))
+    assert shares == [0.0, 1.0]
 
 
 def test_a_column_that_repeats_another_is_completed_by_it():
@@ -236,6 +246,7 @@ def test_numbers_and_rankings():
     assert ranker.score(X, y, qid=query) > 0.5
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_a_grid_search_takes_the_rows_of_a_mask():
     X, y, mask = table(0, 300)
     by_promise = lambda fitted, X, y: fitted.expected_score_  # noqa: E731 - scores on incomplete rows say little

@@ -19,9 +19,8 @@ noise, under a normal prior of the bias at a place.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,11 @@ _LEVEL, _N_PERMUTATIONS = 0.02, 200
 """Chance of a false alarm by correlations alone, and permutations of the target that it is measured with."""
 
 ROWS_OF_CLASS = 30
-"""Rows of a class that bought a column from which on its cells are completed from that class alone."""
+"""Rows of a class that bought a column from which on its cells may be completed from that class alone."""
+
+HIDDEN_ROWS, HIDDEN_SHARE, HIDDEN_CELLS, MAX_PAIRS = 6_000, 0.3, 10_000, 1_000
+"""Rows, share and number of the cells they bought, and pairs of columns that decide how often trees are grown class by
+class."""
 
 _N_TREES = 30
 BIAS = 0.015
@@ -178,10 +181,10 @@ def completed(rows: TrainingRows, table: BinnedTable, bought: Bought, seed: int)
 def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) -> list[Ints]:
     """Row that gives each cell its value, shape (n_rows, n_features), for each copy."""
     n_rows, n_features = bought.shape
-    categorical = np.zeros(n_features, dtype=bool)
+    is_categorical = np.zeros(n_features, dtype=bool)
     if table.categories is not None:
         for column, levels in zip(table.categories.feature_of, table.categories.levels, strict=True):
-            categorical[column] |= levels is not None
+            is_categorical[column] |= levels is not None
     codes = np.zeros((n_rows, n_features + 1), dtype=np.int64)
     for column in range(n_features):
         places = table.places(np.array([column]))
@@ -191,86 +194,127 @@ def donors_of(rows: TrainingRows, table: BinnedTable, bought: Bools, seed: int) 
             else table.codes[:, places[0]]
         )
     codes[:, -1] = coded_targets(rows.task, rows.y)
-    is_class, folds = len(rows.task.classes) > 0, np.unique(rows.folds, return_inverse=True)[1]
-    blank = np.flatnonzero(~bought.all(axis=0))
-    everyone = np.arange(n_rows)
-    real = {column: everyone[bought[:, column]] for column in blank}
-    wanted = {column: everyone[~bought[:, column]] for column in blank}
-    parts = {
-        column: _by_target(codes[:, -1], real[column], wanted[column], is_class=is_class) for column in blank
-    }
+    folds = np.unique(rows.folds, return_inverse=True)[1]
+    chain = _Chain(codes, is_categorical, folds, len(rows.task.classes))
     generator = np.random.Generator(np.random.PCG64(seed))
-    result: list[Ints] = []
-    for _ in range(N_COPIES):
-        donor = np.tile(everyone[:, None], (1, n_features))
+    by_class = chain.share_by_class(bought, generator)
+    return [chain.donors(bought, generator, by_class=by_class) for _ in range(N_COPIES)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """Columns that are completed in turn, as codes, the last of which is the target; ``n_classes`` is 0 for numbers."""
+
+    codes: Ints
+    is_categorical: Bools
+    folds: Ints
+    n_classes: int
+
+    def donors(self, bought: Bools, generator: np.random.Generator, *, by_class: float) -> Ints:
+        """Row that gives each cell its value; a share of the trees is grown class by class."""
+        everyone, codes = np.arange(len(bought)), self.codes
+        donor = np.tile(everyone[:, None], (1, bought.shape[1]))
         filled = codes.copy()
         for turn in range(N_ROUNDS + 1):
-            for column in blank:
+            for column in np.flatnonzero(~bought.all(axis=0)):
+                real, wanted = everyone[bought[:, column]], everyone[~bought[:, column]]
                 features, values = filled.copy(), codes[:, column].astype(np.float64)
                 if not turn:  # at first by the target alone
                     features[:, :-1] = 0
                 features[:, column] = 0
-                for other in np.flatnonzero(categorical):  # levels in a random order
+                for other in np.flatnonzero(self.is_categorical):  # levels in a random order
                     features[:, other] = generator.permutation(256)[features[:, other]]
-                if is_class:
-                    features[:, -1] = generator.permutation(len(rows.task.classes))[features[:, -1]]
-                if categorical[column]:
+                if self.n_classes:
+                    features[:, -1] = generator.permutation(self.n_classes)[features[:, -1]]
+                if self.is_categorical[column]:
                     values = generator.normal(size=256)[codes[:, column]]
-                values -= values[real[column]].mean()
-                draw = partial(_draw, features, values, folds, generator=generator)
-                if turn == 1 and is_class and len(parts[column]) > 1 and not result:
-                    parts[column] = _better_parts(
-                        draw, values, codes[:, -1], real[column], parts[column], wanted[column]
-                    )
-                donors = draw(parts[column], wanted[column])
-                donor[wanted[column], column] = donors
-                filled[wanted[column], column] = codes[donors, column]
-        result.append(donor)
-    return result
+                values -= values[real].mean()
+                parts = [(real, np.arange(len(wanted)))]
+                if self.n_classes and (not turn or generator.random() < by_class):
+                    parts = _by_class(codes[:, -1], real, wanted)
+                for learn, places in parts:
+                    of_part = np.empty(len(places), dtype=np.int64)
+                    settings = MIN_LEAF, N_TRIED, int(generator.integers(2**31))
+                    grow_random_tree(features, values, self.folds, learn, wanted[places], settings, of_part)
+                    donor[wanted[places], column] = of_part
+                filled[wanted, column] = codes[donor[wanted, column], column]
+        return donor
+
+    def share_by_class(self, bought: Bools, generator: np.random.Generator) -> float:
+        """Share of trees to grow class by class, so that completed cells tell as much of the target as real ones.
+
+        One tree for all seldom begins with the target: its cells tell too little of it. Class by class they tell too
+        much where other columns say nearly the same, since each brings the class a little of its own. So cells that
+        were bought are hidden and completed in both ways; what they tell is taken to grow linearly from one to the
+        other.
+        """
+        if not self.n_classes:
+            return 0.0
+        some = np.sort(generator.permutation(len(bought))[:HIDDEN_ROWS])
+        part, shown = replace(self, codes=self.codes[some], folds=self.folds[some]), bought[some]
+        may_hide = shown & ~shown.all(axis=0) & (shown.sum(axis=0) >= ROWS_OF_CLASS)
+        lacking = ~shown.any(axis=0)
+        part.codes[:, :-1][:, lacking] = 0
+        n_repeats = int(np.clip(HIDDEN_CELLS / max(HIDDEN_SHARE * may_hide.sum(), 1.0), 1, 8))
+        tells_more = np.zeros(2)
+        for _ in range(n_repeats):
+            hidden = may_hide & (generator.random(shown.shape) < HIDDEN_SHARE)
+            for number, share in enumerate((0.0, 1.0)):
+                donor = part.donors(shown & ~hidden | lacking, generator, by_class=share)
+                tells_more[number] += part.excess_information(donor, shown, hidden)
+        of_one, of_class = np.round(tells_more, 9)
+        if of_one * of_class >= 0.0:
+            return float(abs(of_class) <= abs(of_one))
+        return float(of_one / (of_one - of_class))
+
+    def excess_information(self, donor: Ints, shown: Bools, hidden: Bools) -> float:
+        """What hidden cells tell of the target beside another column, more by donors than by themselves.
+
+        A mean of conditional mutual information over pairs of columns, each in three groups, on the same rows.
+        """
+        groups = np.column_stack([_in_groups(column, 3) for column in self.codes[:, :-1].T])
+        result = []
+        pairs = [(j, k) for j in np.flatnonzero(hidden.any(axis=0)) for k in range(hidden.shape[1]) if j != k]
+        for pair in np.linspace(0, len(pairs) - 1, min(len(pairs), MAX_PAIRS)).astype(np.intp):
+            column, other = pairs[pair]
+            rows = np.flatnonzero(hidden[:, column] & shown[:, other] & ~hidden[:, other])
+            if len(rows) < ROWS_OF_CLASS:
+                continue
+            label, context = self.codes[rows, -1], groups[rows, other]
+            of_donors, of_real = (
+                _information(of_rows, context, label, self.n_classes)
+                for of_rows in (groups[donor[rows, column], column], groups[rows, column])
+            )
+            result.append(of_donors - of_real)
+        return float(np.mean(result)) if result else 0.0
 
 
-Parts = list[tuple[Ints, Ints]]
-"""Rows to learn from, and places of the rows that are completed by them."""
+def _in_groups(values: Any, n_groups: int) -> Ints:
+    """Group of each value, groups of about equal size; as many as distinct values where these are few."""
+    distinct = np.unique(values)
+    if len(distinct) > n_groups:
+        distinct = np.unique(np.quantile(values, np.arange(1, n_groups) / n_groups))
+    groups: Ints = np.searchsorted(distinct, values)
+    return groups
 
 
-def _draw(
-    features: Ints, values: Floats, folds: Ints, parts: Parts, wanted: Ints, *, generator: np.random.Generator
-) -> Ints:
-    """Donors of the wanted rows, by a tree for each part."""
-    donors = np.empty(len(wanted), dtype=np.int64)
-    for learn, places in parts:
-        of_part = np.empty(len(places), dtype=np.int64)
-        settings = MIN_LEAF, N_TRIED, int(generator.integers(2**31))
-        grow_random_tree(features, values, folds, learn, wanted[places], settings, of_part)
-        donors[places] = of_part
-    return donors
+def _information(group: Ints, context: Ints, label: Ints, n_classes: int) -> float:
+    """Mutual information of a group and the class, given the group of another column."""
+    cells = (group * 3 + context) * n_classes + label
+    counts = np.bincount(cells, minlength=9 * n_classes).reshape(3, 3, n_classes)
+    parts = counts.sum(axis=2), counts.sum(axis=0), counts, counts.sum(axis=(0, 2))
+    of_both, of_label, of_all, of_context = (_entropy(part) for part in parts)
+    return of_both + of_label - of_all - of_context
 
 
-def _better_parts(
-    draw: Callable[[Parts, Ints], Ints],
-    values: Floats,
-    target: Ints,
-    real: Ints,
-    by_class: Parts,
-    wanted: Ints,
-) -> Parts:
-    """A tree for each class, or one for all, whichever gives rows that bought a column nearer values, on a quarter."""
-    held = np.arange(len(real)) % 4 == 0
-    tried, learn = real[held], real[~held]
-    one = draw([(learn, np.arange(len(tried)))], tried)
-    several = draw(_by_target(target, learn, tried, is_class=True), tried)
-    error, of_classes = (float(np.square(values[own] - values[tried]).mean()) for own in (one, several))
-    return by_class if of_classes <= error else [(real, np.arange(len(wanted)))]
+def _entropy(counts: Any) -> float:
+    """Entropy of the shares of counts."""
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())
 
 
-def _by_target(target: Ints, real: Ints, wanted: Ints, *, is_class: bool) -> Parts:
-    """Rows to learn from, and places of the rows to complete: class by class where enough rows have bought.
-
-    A split by the target is one of many, and without this few trees begin with it: completed cells then tell less of
-    the target than real ones.
-    """
-    if not is_class:
-        return [(real, np.arange(len(wanted)))]
+def _by_class(target: Ints, real: Ints, wanted: Ints) -> list[tuple[Ints, Ints]]:
+    """Rows to learn from, and places of the rows to complete: class by class where enough rows have bought."""
     result, few = [], []
     for label in np.unique(target[wanted]):
         of_label, places = real[target[real] == label], np.flatnonzero(target[wanted] == label)
@@ -499,10 +543,8 @@ def _cells(rows: TrainingRows, quality: Floats, gate: Floats) -> Ints:
     """Group of copies with the same target, about the same quality, and about the same gate, at one place."""
     number = np.tile(rows.task.strata(rows.y[: gate.shape[1]]), (len(gate), 1)).astype(np.intp)
     for values, n_groups in ((quality, 4), (gate, _N_GATES)):
-        distinct = np.unique(values)
-        if len(distinct) > n_groups:
-            distinct = np.unique(np.quantile(values, np.arange(1, n_groups) / n_groups))
-        number = number * (len(distinct) + 1) + np.searchsorted(distinct, values)
+        groups = _in_groups(values, n_groups)
+        number = number * (int(groups.max()) + 1) + groups
     cells: Ints = np.unique(number, return_inverse=True)[1].reshape(gate.shape)
     return cells
 

@@ -13,7 +13,7 @@ from thrifty.engine.evidence.budgets import within_budget, within_budgets
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import convex_hull, exploring, measured, with_points_between
-from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, held_out_rows
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, assign_folds, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.tasks.classes import classification_of, read_loss
@@ -258,8 +258,11 @@ class BudgetedCascade(ChainEstimator):
                 n_given = len(rows.X if rows.every_row is None else rows.every_row)
                 purchased = read_bought(bought, propensity, rows.table, n_given, prices)
             if purchased is not None:
-                codes = bin_columns(rows.X, None, self._categorical)
-                rows = completed(rows, codes, purchased, seed)
+                shown = np.where(purchased.cells, rows.X, np.nan)
+                if isinstance(self.cv, Integral):  # by content, without that of cells that were not bought
+                    strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
+                    rows = replace(rows, folds=assign_folds(self.cv, shown, rows.y, strata, seed, query))
+                rows = completed(rows, bin_columns(shown, None, self._categorical), purchased, seed)
             if bought is not None and np.isnan(rows.X).any():  # cells that were bought, and came back blank
                 validated(self, rows.table, reset=False)
             full = self._full()
