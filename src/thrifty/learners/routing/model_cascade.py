@@ -1014,7 +1014,7 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     >>> from sklearn.naive_bayes import GaussianNB
     >>> from thrifty import CascadeClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> models = [("bayes", GaussianNB()), ("forest", ExtraTreesClassifier(100, random_state=0))]
+    >>> models = [("bayes", GaussianNB()), ("forest", ExtraTreesClassifier(40, random_state=0))]
     >>> fast = CascadeClassifier(models, model_prices={"bayes": 1, "forest": 20}, random_state=0).fit(X[::2], y[::2])
     >>> half = fast.at(share=0.6)
     >>> bool(half.score(X[1::2], y[1::2]) > 0.95), bool(half.cost(X[1::2]).mean() < 14)
@@ -1094,7 +1094,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     >>> from sklearn.linear_model import Ridge
     >>> from thrifty import CascadeRegressor
     >>> X, y = make_friedman1(600, random_state=0)
-    >>> models = [("ridge", Ridge(0.1)), ("forest", ExtraTreesRegressor(100, random_state=0))]
+    >>> models = [("ridge", Ridge(0.1)), ("forest", ExtraTreesRegressor(40, random_state=0))]
     >>> fast = CascadeRegressor(models, model_prices={"ridge": 1, "forest": 20}, random_state=0).fit(X[::2], y[::2])
     >>> bool(fast.at(budget=10).cost(X[1::2]).mean() < 14)
     True
