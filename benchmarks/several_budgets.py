@@ -559,15 +559,10 @@ def gateway(_tables, _splits, n_requests=100_000, n_clients=200, seconds_to_kill
         try:
             _wait(f"http://127.0.0.1:{port}/v2/health/ready")
             rows = table.X[200 + rng.integers(103, size=1_000)]
+            asked = [{"name": "answer"}, {"name": "cost_dollars"}, {"name": "cost_days"}]
+            tensor = {"name": "X", "datatype": "FP64", "shape": [1, rows.shape[1]]}
             requests = [
-                posting(
-                    {
-                        "inputs": [
-                            {"name": "X", "datatype": "FP64", "shape": [1, len(row)], "data": row.tolist()}
-                        ]
-                    }
-                )
-                for row in rows
+                posting({"inputs": [{**tensor, "data": row.tolist()}], "outputs": asked}) for row in rows
             ]
             load = counting(Load)(port, requests)
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
