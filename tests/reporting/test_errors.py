@@ -72,7 +72,7 @@ def test_the_page_of_numbers_does_not_speak_of_classes(bikes):
     shown = page_of(replace(facts, title="Bicycles")).split("<script ")[0].split("</style>")[1]
     page = re.sub("<[^>]*>", " ", shown)
     for words in (
-        "R2 for the money",
+        "R2 by mean cost",
         "has an R2 of",
         "the best constant",
         "RMSE",

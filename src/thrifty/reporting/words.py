@@ -17,7 +17,7 @@ MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 LABELS = {
     "labels": {
-        "picture": "Right answers for the money",
+        "picture": "Right answers by mean cost",
         "score": "Answers right",
         "groups": "Recall, and who needs the full model",
         "vertical": "Share of right answers",
@@ -83,11 +83,11 @@ _COMMON = {
 def titles_of(facts: Facts) -> dict[str, str]:
     """Titles and names on the page."""
     name = facts.score.name
-    shared = {"picture": f"{name} for the money", "score": name, "vertical": name}
+    shared = {"picture": f"{name} by mean cost", "score": name, "vertical": name}
     if facts.kind == "routing":
         title, mean = name[0].upper() + name[1:], _name_of_mean(facts)
         shared = {
-            "picture": f"{title} for the money",
+            "picture": f"{title} by mean cost",
             "score": title,
             "vertical": f"Mean {mean}" if mean == name else name,
             "groups": f"{mean[0].upper()}{mean[1:]} by group",
