@@ -163,6 +163,9 @@ def test_the_command_line_reads_a_log_of_run_times(tmp_path, capsys):
     answers = pd.read_csv(tmp_path / "a.csv")
     assert answers["cost"].to_numpy() == pytest.approx(np.full(60, 11.0))
     assert answers["quality"].to_numpy() == pytest.approx(np.full(60, 1 - 11.0 / 1000))
+    assert main(["report", out, log, "-o", str(tmp_path / "r.html")]) == 0
+    assert main(["explain", out, log, "--row", "1"]) == 0
+    assert "(took 10 seconds): solved" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

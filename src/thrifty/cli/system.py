@@ -661,13 +661,16 @@ def _measured_on_log(
     """As ``measured``, of a router on a log."""
     if rows.labels is None:
         raise InvalidInputError(
-            f"{rows.path} must be a log to report on, with a line for each row and model: columns model and quality."
+            f"{rows.path} must be a log to report on, with a line for each row and model: columns model and "
+            f"{'quality' if router.cutoff is None else 'seconds'}."
         )
     frame, log = rows.frame, {name: values for name, values in rows.labels.items() if name != "propensity"}
     unknown = [name for name in by if name not in frame.columns]
     if unknown:
         raise InvalidInputError(f"--by must name a column of {rows.path}; got {unknown[0]!r}.")
-    groups = frame[frame["quality"].notna()].drop_duplicates("id" if "id" in frame.columns else "text")
+    of_step = frame["model"].astype(str).isin(router.state_.groups)
+    read = frame["quality"].notna() if router.cutoff is None else ~of_step
+    groups = frame[read].drop_duplicates("id" if "id" in frame.columns else "text")
     facts = measure(
         router, rows.X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by}
     )
