@@ -5,7 +5,7 @@
     python benchmarks/bought.py thyroid [--rows 3000]
     python benchmarks/bought.py warning
     python benchmarks/bought.py certificates [letter] [--rows 4000] [--draws 300]
-    python benchmarks/bought.py loop [letter] [--rows 5000] [--seeds 1]
+    python benchmarks/bought.py loop [letter] [--rows 3000] [--seeds 1]
     python benchmarks/bought.py picture          # writes docs/img/incomplete.png
 
 Data lie in THRIFTY_DATA (default ../shared/data). The first quarter of the columns is free and always known; of the
