@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from reproduction.datasets import load_priced
 from thrifty import BudgetedClassifier, CascadeClassifier, Prices
+from thrifty.errors import InvalidParameterError
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SHARES, N_FIT = (0.05, 0.1, 0.2, 0.35, 0.6), 2_500
@@ -70,10 +71,11 @@ def compare(name, seed):
         budget = share * whole
         line = []
         for system, paid in ((plan, 0.0), (front, 0.0), (bought, whole)):
-            if paid and budget - paid < min(prices.values()):
-                line.append((max(np.bincount(y[fit].astype(int))) / len(fit), 0.0))  # affords nothing
+            try:
+                there = system.at(budget=budget - paid)
+            except InvalidParameterError:  # affords nothing: the most frequent class
+                line.append((float((y[new] == np.bincount(y[fit].astype(int)).argmax()).mean()), 0.0))
                 continue
-            there = system.at(budget=budget - paid)
             line.append((there.score(X[new], y[new]), float(np.mean(there.cost(X[new])) + paid) / whole))
         rows.append(line)
     dearest = bought.score(X[new], y[new]), 1.0 + float(bought.cost(X[new]).mean()) / whole

@@ -97,7 +97,7 @@ def plan_columns(
 
 
 def _nested_sets(listed: PriceList, rows: TrainingRows, seed: int) -> list[Ints]:
-    """Sets of columns of rising price, without that of all columns; the first one has those that are free, if any."""
+    """Sets of columns of rising price, without that of all columns: those that are free, if any, and a first group."""
     some = np.arange(0, len(rows.y), -(-len(rows.y) // _ROWS))
     X = np.asarray(rows.X, dtype=np.float64)[some]
     Z = np.where(np.isnan(X), means_of_known(X), X)
@@ -130,7 +130,9 @@ def _nested_sets(listed: PriceList, rows: TrainingRows, seed: int) -> list[Ints]
         path.append(held)
         values.append(max(explained(held), values[-1]))
     reached: Floats = np.array(values)
-    kept = {0} | {int(np.argmax(reached >= share * most)) for share in _SHARES if reached[-1] >= share * most}
+    kept = {0, min(1, len(path) - 1)} | {
+        int(np.argmax(reached >= share * most)) for share in _SHARES if reached[-1] >= share * most
+    }
     return [path[place] for place in sorted(kept) if 0 < len(path[place]) < X.shape[1]]
 
 
