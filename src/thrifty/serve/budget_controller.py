@@ -24,6 +24,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -570,7 +571,8 @@ class BudgetsController:
 
         def walk(chain: Chain, rows: Ints) -> tuple[Walk, Floats]:
             walk = chain.walk(reader, rows)
-            return walk, costs_at_hand(chain, walk) if self._is_at_hand_free else chain.costs(reader, walk)
+            costs = costs_at_hand(chain, walk) if self._is_at_hand_free else chain.costs(reader, walk)
+            return replace(walk, costs=costs), costs
 
         return joined(self.in_pieces(np.arange(reader.n_samples) if rows is None else rows, walk, beyond))
 
@@ -621,10 +623,12 @@ def joined(walks: Sequence[Walk]) -> Walk:
     order = np.argsort(rows)
     behind = [walk.behind for walk in walks if walk.behind is not None]
     nodes = [walk.node for walk in walks if walk.node is not None]
+    costs = [walk.costs for walk in walks if walk.costs is not None]
     return Walk(
         rows[order],
         np.concatenate([walk.route for walk in walks])[order],
         np.concatenate([walk.scores for walk in walks])[order],
         joined(behind) if behind else None,
         np.concatenate(nodes)[order] if nodes else None,
+        np.concatenate(costs)[order] if costs else None,
     )

@@ -335,9 +335,12 @@ class Model:
         """Cost of the rows on their way, by the prices of each row where they differ; and that in each resource."""
         if self.resources is not None:
             point = self.chain if self.controller is None else self.controller.chain_at_setpoint
-            costs = (
-                costs_at_hand(self.chain, walk) if self.providers else point.costs(self._reader(cells), walk)
-            )
+            if walk.costs is not None:
+                costs = walk.costs
+            elif self.providers:
+                costs = costs_at_hand(self.chain, walk)
+            else:
+                costs = point.costs(self._reader(cells), walk)
             return (costs * self.resources.rates).sum(axis=1), dict(
                 zip(self.resources.names, costs.T, strict=True)
             )
@@ -414,8 +417,8 @@ def _without_full(chain: Chain, walk: Walk) -> Walk:
     """The walk with the rows that reached the full model back at their last stage."""
     route = np.minimum(walk.route, chain.n_stages - 1)
     if walk.behind is None or chain.behind is None:
-        return replace(walk, route=route)
-    return replace(walk, route=route, behind=_without_full(chain.behind, walk.behind))
+        return replace(walk, route=route, costs=None)
+    return replace(walk, route=route, costs=None, behind=_without_full(chain.behind, walk.behind))
 
 
 # -- receipts --------------------------------------------------------------------------------------

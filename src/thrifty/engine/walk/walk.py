@@ -55,6 +55,8 @@ class Walk:
         Walk of the rows that were sent on to a chain behind the stages.
     node : ndarray of shape (n_rows,), optional
         Node of the last stage that each row visited in this chain; None in a chain without forks.
+    costs : ndarray of shape (n_rows, n_resources), optional
+        Cost in each of several resources, where a live budget sent the rows: delays depend on the point in force then.
     """
 
     rows: Ints
@@ -62,6 +64,7 @@ class Walk:
     scores: Floats
     behind: "Walk | None" = None
     node: Ints | None = None
+    costs: Floats | None = None
 
     def take(self, kept: Ints) -> "Walk":
         """Walk of some of the rows, all of which have an answer if sent on to a chain behind."""
@@ -69,7 +72,8 @@ class Walk:
         if inner is not None:
             inner = inner.take(np.flatnonzero(np.isin(inner.rows, self.rows[kept])))
         node = None if self.node is None else self.node[kept]
-        return Walk(self.rows[kept], self.route[kept], self.scores[kept], inner, node)
+        costs = None if self.costs is None else self.costs[kept]
+        return Walk(self.rows[kept], self.route[kept], self.scores[kept], inner, node, costs)
 
 
 @dataclass(frozen=True)
