@@ -152,7 +152,7 @@ def compare(table, kind, args):
         n_known = X.shape[1] // 4
         bought = mask_of(kind, X, y, n_known, args.share, seed)
         prices = np.where(np.arange(X.shape[1]) < n_known, 0.0, 1.0)
-        budgets, order = np.array([0.25, 0.4, 0.6]) * prices.sum(), None
+        budgets, order = np.array([0.25, 0.4, 0.6]) * prices.sum(), np.flatnonzero(prices)
         for name in args.only:
             cells = found.setdefault(name, np.full((args.seeds, len(budgets), 3), np.nan))
             n_refused.setdefault(name, 0)
