@@ -736,7 +736,7 @@ def test_thrifty_route_reads_a_log_with_a_line_for_each_model(tmp_path, capsys):
             "--hold-budget is not for a ModelRouter",
         ),
         (["frontier", str(out), str(log)], "measured on a log by `thrifty report`"),
-        (["explain", str(out), str(new), "--row", "121"], "--row must be at most 120"),
+        (["explain", str(out), str(new), "--row", "121"], "--row must be from 1 to 120"),
     ):
         assert main(words) == 2
         assert refusal in " ".join(capsys.readouterr().err.split())
