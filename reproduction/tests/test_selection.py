@@ -86,13 +86,13 @@ def test_the_command_prints_closed_gaps_and_goes_on_where_it_was_interrupted(
     ]
     arguments = ["selection", "--aslib", str(folder.parent), "--out", str(tmp_path), *some]
     assert main(arguments) == 0
-    found = json.loads((tmp_path / "MADE-UP.json").read_text())
+    found = json.loads((tmp_path / "MADE-UP-10.json").read_text())
     oracle, single = 10.0, 90.0
     assert found["no features"][0] == 0.0
     paid = (59 * 11.0 + 1.0) / 60
     assert found["thrifty"][0] == pytest.approx((single - paid) / (single - oracle))
     assert found["thrifty"][1] == 1.0
-    (tmp_path / "MADE-UP.json").write_text(json.dumps({**found, "no features": [0.125, 0.0, 0.0]}))
+    (tmp_path / "MADE-UP-10.json").write_text(json.dumps({**found, "no features": [0.125, 0.0, 0.0]}))
     assert main(arguments) == 0
     assert "0.125" in capsys.readouterr().out
     assert main(["selection", "--aslib", str(tmp_path / "none")]) == 2

@@ -171,7 +171,7 @@ def test_the_command_line_reads_a_log_of_run_times(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("how", "error", "word"),
     [
-        ({"outcome": "time"}, InvalidParameterError, "'quality' or 'runtime'"),
+        ({"outcome": "time"}, InvalidParameterError, "'quality', 'loss' or 'runtime'"),
         ({"outcome": "runtime"}, InvalidParameterError, "a number of seconds > 0"),
         ({"cutoff": 10.0}, InvalidParameterError, "None without"),
         ({"outcome": "runtime", "cutoff": -1.0}, InvalidParameterError, "a number of seconds > 0"),
