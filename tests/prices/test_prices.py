@@ -97,7 +97,9 @@ def test_files_say_what_arguments_say(tmp_path):
         (Prices(COSTS, discounts={"a": 2.0}), r"must be \(columns, saving\); got 2.0"),
         (Prices(COSTS, discounts=[2.0]), "must be a dict"),
         (
-            Prices(default=5.0, groups={"ecg": "lab", "glucose": "lab"}, discounts={"a": (["lab", "age"], 1.0)}),
+            Prices(
+                default=5.0, groups={"ecg": "lab", "glucose": "lab"}, discounts={"a": (["lab", "age"], 1.0)}
+            ),
             "'lab' is a group. Name one of its columns",
         ),
         (Prices({"ecgs": 1.0}, default=1.0), "Did you mean 'ecg'"),
