@@ -22,7 +22,10 @@ class Unseen(StrEnum):
 
 
 SystemFile = Annotated[
-    Path, typer.Argument(help="File that `thrifty fit`, or `save` in Python, wrote.", metavar="SYSTEM")
+    Path,
+    typer.Argument(
+        help="File that `thrifty fit`, `thrifty route`, or `save` in Python, wrote.", metavar="SYSTEM"
+    ),
 ]
 Target = Annotated[
     str | None,

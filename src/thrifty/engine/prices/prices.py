@@ -537,9 +537,9 @@ def _per_purchase(
     if differs.size:
         column = int(differs[0])
         raise InvalidInputError(
-            f"feature_costs must be the same for all columns of one group, which are one purchase; "
+            f"prices must be the same for all columns of one group, which are one purchase; "
             f"{name_of(column, names)} costs {costs[column]:g} but another column of its group costs "
-            f"{prices[group_of[column]]:g}."
+            f"{prices[group_of[column]]:g}. Give each of them the price of the whole group."
         )
     return prices
 
