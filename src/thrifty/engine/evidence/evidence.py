@@ -498,8 +498,8 @@ class Evidence:
         """Mean score of a point minus that of the full model, less its optimism, and the standard error, by units."""
         if self.full_quality is None:
             raise InvalidInputError(
-                "a loss is measured against the full model, whose answers this evidence does not have, as that of a router. "
-                "Choose a budget, or prove a loss against one model on new rows: certified(..., max_loss=...)."
+                "a loss is measured against the full model, whose answers this evidence does not have, as that of a "
+                "router. Choose a budget, or prove a loss against one model on new rows: certified(..., max_loss=...)."
             )
         full = self._quality_of_units(self.full_quality)
         full = full if self.unit is None else self.unit.spread(np.zeros(len(full)), full)[1]
