@@ -99,6 +99,17 @@ def test_a_run_is_what_a_replay_of_all_answers_says(cascade, digits):
     assert np.array_equal(single.predict(new), cascade.models_["bayes"].estimator.predict(new))
 
 
+def test_a_report_and_its_explanations_follow_the_routes_of_predict(cascade, digits):
+    _, _, new, y = digits
+    mixed = cascade.at(share=0.5)
+    assert mixed.share_by_lot_ > 0.0  # keys decide, and the report must have those of predict
+    facts = measure(mixed, new, y, n_boot=20)
+    assert facts.cost.value[facts.start] == pytest.approx(mixed.cost(new).mean(), rel=1e-12)
+    assert facts.score.value[facts.start] == pytest.approx(mixed.score(new, y), rel=1e-12)
+    rows = [int(term.split()[1]) for term, _ in facts.receipts]
+    assert [text for _, text in facts.receipts] == [str(mixed.explain(new)[row]) for row in rows]
+
+
 def test_a_row_alone_goes_the_way_that_it_goes_in_a_table(cascade, digits):
     _, _, new, _ = digits
     together = cascade.cost(new[:40], row_key=np.arange(40))

@@ -7,7 +7,7 @@ averages, so its intervals are those of the quality: the cost of mistakes is min
 becomes R2.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.engine.evidence.budgets import scores_at
 from thrifty.engine.evidence.collect import chain_of, evidence_of, learned_chain_of, point_of
 from thrifty.engine.evidence.evidence import Evidence, Means, PointAnswers, means_at
@@ -736,10 +736,13 @@ def _measure_router(
     *,
     name: str = "quality",
     scale: "_Scale | None" = None,
+    keys: Words | None = None,
+    explain: Callable[[Ints], list[Any]] | None = None,
 ) -> Facts:
     """Replay a router at every operating point on the rows of a log in which all models of its pool were asked.
 
-    The score of the page has a name, and is ``scale`` of quality.
+    The score of the page has a name, and is ``scale`` of quality. A cascade of models knows its rows by other ``keys``
+    than those of the log, and explains some of them itself.
     """
     scale = _Scale(0.0, 1.0) if scale is None else scale
     if X is None:
@@ -765,7 +768,8 @@ def _measure_router(
             f"quality must be known of {', '.join(state.pool)} in at least one row; in each of the {len(whole)} rows "
             f"one of them was not asked. A report replays the policy on a log of all models."
         )
-    new = new.rows(whole)
+    is_held_out = not np.isin(new.keys, state.keys).any()
+    new = (new if keys is None else new._replace(keys=keys)).rows(whole)
     walks = [router.walk(new, point) for point in range(len(policy))]
     budget, place = policy.cost, policy.lower
     is_efficient = np.isin(np.arange(len(policy)), efficient(policy.cost, policy.score))
@@ -837,9 +841,11 @@ def _measure_router(
             Rival("mixes of single models", _plain(alone), _plain(scale(scores))),
             *(_router_rival(called, rival, X, log, whole) for called, rival in rivals.items()),
         ),
-        receipts=_router_receipts(router, X, given, receipts),
+        receipts=_router_receipts(router, X, given, receipts)
+        if explain is None
+        else tuple((f"row {row}", str(text)) for row, text in zip(receipts, explain(receipts), strict=True)),
         certificate="" if certificate is None else f"has a certificate: {certificate}",
-        held_out=not np.isin(new.keys, state.keys).any(),
+        held_out=is_held_out,
         n_chosen=len(state.log),
         n_points=int(is_efficient.sum()),
         method="ModelRouter",
@@ -869,12 +875,23 @@ def _measure_cascade(
     draws: dict[str, Any],
 ) -> Facts:
     """As a router on the log of what all estimators answer, beside the plain alternatives to its plan."""
-    table = Table.of(X).in_order_of(getattr(cascade, "feature_names_in_", None)).native
+    new_rows = Table.of(X).in_order_of(getattr(cascade, "feature_names_in_", None))
+    table = new_rows.native
+
+    def explain(rows: Ints) -> list[Any]:
+        explained: list[Any] = cascade.explain(
+            new_rows.native_rows(rows), row_key=None if new_rows.kind == "pandas" else rows
+        )
+        return explained
+
     zero, one = cascade.score_of(0.0), cascade.score_of(1.0)
     scale = _Scale(zero, one - zero)
     log: dict[str, Any] = {"cost": None, "answers": None, **cascade.log_of(table, y)}
     rows, router = log.pop("X"), cascade.router_
-    facts = _measure_router(router, rows, log, by, {}, draws, name=cascade.score_name, scale=scale)
+    keys = new_rows.keys(np.arange(len(new_rows)))
+    facts = _measure_router(
+        router, rows, log, by, {}, draws, name=cascade.score_name, scale=scale, keys=keys, explain=explain
+    )
     new = router.read_log(rows, **log).log
     others = []
     for plain in cascade.alternatives_:
