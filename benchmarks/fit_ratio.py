@@ -1,6 +1,7 @@
 """How long a fit takes, as a multiple of one fit of LightGBM on the same rows, and what it answers.
 
-    python benchmarks/fit_ratio.py [cancer miniboone satimage letters madeup many] [--splits 1] [--phases] [--full]
+    python benchmarks/fit_ratio.py [cancer miniboone satimage letters madeup many pima thyroid gas_drift letters26
+        forest] [--splits 1] [--phases] [--full]
     python benchmarks/fit_ratio.py grid
 
 `BudgetedClassifier()` with defaults, its full model's fits included, beside `LGBMClassifier(n_jobs=1)` in the same
@@ -36,19 +37,30 @@ MAX_NEW, SHORT = 20_000, 5.0
 MADE_UP = {"n_informative": 15, "n_redundant": 10, "n_clusters_per_class": 4, "flip_y": 0.05}
 
 
-def stored(name):
-    """Columns and labels of a table in THRIFTY_DATA; letters are of the first or the second half of the alphabet."""
+def stored(name, step=1):
+    """Columns and labels of a table in THRIFTY_DATA, or of every so many of its rows."""
     arrays = np.load(DATA / f"{name}.npz")
-    return arrays["X"].astype(float), arrays["y"] >= 13 if name == "letter" else arrays["y"]
+    return arrays["X"][::step].astype(float), arrays["y"][::step]
+
+
+def halves():
+    """Letters of the first or the second half of the alphabet."""
+    X, y = stored("letter")
+    return X, y >= 13
 
 
 TABLES = {
     "cancer": (lambda: load_breast_cancer(return_X_y=True), (2, 4, 8)),
     "miniboone": (lambda: stored("miniboone_5k"), (3, 6, 12)),
     "satimage": (lambda: stored("satimage"), (3, 6, 12)),
-    "letters": (lambda: stored("letter"), (3, 5, 7)),
+    "letters": (halves, (3, 5, 7)),
     "madeup": (lambda: make_classification(66_667, 50, random_state=0, **MADE_UP), (3, 8, 20)),
     "many": (lambda: make_classification(222_223, 50, random_state=0, **MADE_UP), (3, 8, 20)),
+    "pima": (lambda: stored("cost_pima_diabetes"), (2, 3, 5)),
+    "thyroid": (lambda: stored("cost_ann_thyroid"), (2, 3, 5)),
+    "gas_drift": (lambda: stored("gas_drift_8batch"), (2, 3, 5)),
+    "letters26": (lambda: stored("letter"), (3, 5, 7)),
+    "forest": (lambda: stored("covtype", step=29), (3, 6, 12)),
 }
 
 
