@@ -426,7 +426,9 @@ def test_a_new_model_is_added_to_a_router_without_columns(router):
     quality, answers, chance = networks(400, seed=8)
     other = router.with_model("new", 0.5, None, quality[:60, 2])  # as good as the large one, for .5
     assert other.expected_score_ > router.expected_score_ - 0.02
-    assert other.at(budget=0.6).start().next_purchase.name == "new"
+    cheap = other.at(budget=0.6)  # keys decide where it is a mix of two points
+    firsts = [cheap.start(key).next_purchase.name for key in range(40)]
+    assert firsts.count("new") > 20
     columns = np.column_stack([quality, quality[:, 2]]), np.column_stack([answers, answers[:, 2]])
     shown = np.concatenate([chance, np.full_like(chance[:, :1], np.nan)], axis=1)
     found = other.replay(None, columns[0], answers=columns[1], evidence=shown)
