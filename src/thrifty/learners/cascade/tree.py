@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.engine.tasks.classes import class_task
 from thrifty.engine.tasks.task import Task
 from thrifty.engine.trees import TreeEnsemble
 from thrifty.engine.trees.binning import BinnedTable
@@ -44,7 +45,7 @@ MAX_ROWS = 16_000
 """Rows that a mixture is learned from."""
 
 SCREENED, SCREENED_WIDTH = (250, 1_000), 16
-"""Rows of the first fold that say whether more of them, and then the others, are worth the time, and nodes of a level
+"""Rows of the first fold that tell whether more of them, and then the others, are worth the time, and nodes of a level
 for them."""
 
 FEW_ROWS, FEW_DEPTH = 2_500, 13
@@ -451,23 +452,21 @@ class TreeSearch:
             n_classes,
         )
 
-    def choose_components(self) -> Mixture:
-        """Choose the number of components by the held-out loss of the first fold; returns the mixture without it."""
+    def choose_settings(self) -> Mixture:
+        """Choose the number of components, then the bandwidth or normal densities; returns the mixture of the others.
+
+        Both by the held-out loss of the first fold, which that mixture has not seen.
+        """
         best = self._tried(COMPONENTS[0], BANDWIDTHS[0])
         for number in COMPONENTS[1:]:
             other = self._tried(number, BANDWIDTHS[0])
             if other[0] >= best[0]:
                 break
             best = other
-        self._best, self.settings = best, best[2]
-        return best[1]
-
-    def choose_bandwidth(self) -> Mixture:
-        """Then choose the bandwidth in the same way, or normal densities."""
-        n_components = self._best[2][0]
+        n_components = best[2][0]
         others = [self._tried(n_components, bandwidth) for bandwidth in BANDWIDTHS[1:]]
         others += [self._tried(n_components, NORMAL)] if n_components == 1 else []
-        _, mixture, self.settings = min([self._best, *others], key=lambda each: each[0])
+        _, mixture, self.settings = min([best, *others], key=lambda each: each[0])
         return mixture
 
     def _tried(self, n_components: int, bandwidth: float) -> tuple[float, Mixture, tuple[int, float]]:
@@ -739,11 +738,11 @@ def _screened(search: TreeSearch, of_line: Floats, *, is_wanted: bool) -> tuple[
         return compare(of_stages, losses, rows.weight), losses, rows.weight
 
     few, many = SCREENED
-    without_first = search.choose_components()
-    # Where rows of many classes are few, normal densities and contexts may be ahead where counts are not.
-    if not (is_wanted or search.is_few) and lead(search, without_first, few)[0] <= 0.0:
+    without_first = search.choose_settings()
+    # Where rows of many classes are few, contexts may be ahead where one mixture for each class is not.
+    is_asked = is_wanted or search.is_few
+    if not is_asked and lead(search, without_first, few)[0] <= -CLEARLY_BETTER / 2:
         return None
-    without_first = search.choose_bandwidth()
     ahead, losses, weight = lead(search, without_first, many)
     if (contextual := search.with_contexts()) is not None:
         with_contexts, of_contexts, _ = lead(*contextual, many)
@@ -785,9 +784,17 @@ def _grown(
 
 
 def _mean_losses(rows: TrainingSet, scores: Floats) -> Floats:
-    """Mean loss of some rows over levels of a tree, or stages of a line, once these are calibrated."""
-    calibrated = calibrate(rows, scores)[1]
-    return np.asarray(np.mean([rows.loss.values(level) for level in calibrated.transpose(1, 0, 2)], axis=0))
+    """Mean Brier score of some rows over levels of a tree, or stages of a line, once these are calibrated.
+
+    Unlike the log-loss it is bounded: some answers of a mixture are wrong and sure. On letters with 26 classes 1,000
+    rows show a lead of 5.8 standard errors by it and of 2.6 by the log-loss; on satimage it is -1.1 and -.7.
+    """
+    task = class_task(rows.task)
+    truth = task.distributions(rows.y)
+    outputs = (
+        task.outputs(level)[:, -truth.shape[1] :] for level in calibrate(rows, scores)[1].transpose(1, 0, 2)
+    )
+    return np.asarray(np.mean([np.square(each - truth).sum(axis=1) for each in outputs], axis=0))
 
 
 def _as_scores(of_classes: Floats) -> Floats:
