@@ -406,6 +406,37 @@ def test_budgets_of_two_resources_are_held_shown_and_changed(open_gateway, of_tw
         assert gateway.admin("/budget", {"budget": refused}).status == 400
 
 
+def test_delays_are_billed_by_the_budget_that_sent_the_rows_and_not_by_a_later_one(
+    open_gateway, of_two_resources, fake_remote
+):
+    _, X = of_two_resources
+    y = X.sum(axis=1) > 0
+    costs = {"age": 0, "ecg": {"dollars": 5, "days": 1}, "scan": {"dollars": 20, "days": 1}}
+    prices, stages = Prices(costs, delays=["days"]), StageOptions(sizes=[(10, 3)])
+    cascade = BudgetedClassifier(LogisticRegression(), prices=prices, stages=stages, cv=2, random_state=0)
+    cascade.fit(X[::2], y[::2])
+
+    class Changing(fake_remote):
+        """A full model while which is asked the budget changes to that of purchases one by one, or stays."""
+
+        later = None
+
+        async def ask(self, rows, columns, n_outputs):
+            if self.later is not None:
+                await gateway.serving.change_budget(self.later)
+            return await super().ask(rows, columns, n_outputs)
+
+    paid = []
+    for later in (None, {"dollars": 12.0}):
+        remote = Changing(lambda rows: np.full((len(rows), 2), 0.5))
+        gateway = open_gateway(cascade, {"remote": remote}, budget={"days": 0.7})
+        remote.later = later
+        answers = gateway.ask("/predict", rows_of(X, 0, 50)).said["answers"]
+        assert remote.calls == 1
+        paid.append([one["cost_days"] for one in answers])
+    assert paid[1] == paid[0]
+
+
 class Sold(RetryingSource):
     """Lines of a table by key."""
 
