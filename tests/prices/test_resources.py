@@ -14,6 +14,7 @@ import thrifty
 from thrifty import BudgetedClassifier, Prices, StageOptions, hold_budget
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import certified_within, mix_within, mixes_up_to, nearest_limits
+from thrifty.engine.evidence.measures import recalls_at
 from thrifty.engine.prices.prices import check_price_list
 from thrifty.engine.walk.policy import Policy
 from thrifty.errors import InvalidInputError
@@ -197,6 +198,29 @@ def test_budgets_that_nothing_meets_are_refused_with_the_nearest(fitted):
         fitted.at(budget={"dollars": 0.5, "minutes": 0.5})
     nearest = ast.literal_eval(str(refused.value).split("nearest is ")[1].rstrip("."))
     assert fitted.at(budget=nearest).expected_cost_.keys() == nearest.keys()
+
+
+def test_recalls_are_reached_within_budgets_of_several_resources(fitted):
+    budget, evidence = {"dollars": 7.0, "minutes": 12.0}, fitted.evidence_
+    free = fitted.at(budget=budget)
+
+    def recall(system):
+        shares, points = zip(*system.chain_.policy.in_force, strict=True)
+        return float(
+            np.array(shares) @ recalls_at(evidence, system.chain_.policy.thresholds[list(points)], 2)[:, 0]
+        )
+
+    floor = recall(free) + 0.004
+    reached = fitted.at(budget=budget, min_recall={0: floor})
+    assert recall(reached) >= floor - 1e-9
+    assert all(reached.expected_cost_[name] <= limit * (1 + 1e-9) for name, limit in budget.items())
+    assert reached.expected_score_ <= free.expected_score_
+    cheapest = fitted.at(min_recall={0: floor})
+    assert recall(cheapest) >= floor - 1e-9
+    assert cheapest.chain_.policy.expected_cost <= reached.chain_.policy.expected_cost + 1e-9
+    assert not fitted.at(budget=budget, min_recall={0: floor - 0.02}, mix=False).chain_.policy.is_mixed
+    with pytest.raises(InvalidInputError, match="with recalls of at least 1; .* with recalls of"):
+        fitted.at(budget={"dollars": 1.0, "minutes": 0.5}, min_recall={0: 1.0})
 
 
 @pytest.mark.parametrize(

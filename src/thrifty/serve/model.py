@@ -334,12 +334,12 @@ class Model:
     def _cost(self, cells: Cells, walk: Walk) -> tuple[Floats, dict[str, Floats]]:
         """Cost of the rows on their way, by the prices of each row where they differ; and that in each resource."""
         if self.resources is not None:
-            point = self.chain if self.controller is None else self.controller.chain_at_setpoint
             if walk.costs is not None:
                 costs = walk.costs
             elif self.providers:
                 costs = costs_at_hand(self.chain, walk)
             else:
+                point = self.chain if self.controller is None else self.controller.chain_at_setpoint
                 costs = point.costs(self._reader(cells), walk)
             return (costs * self.resources.rates).sum(axis=1), dict(
                 zip(self.resources.names, costs.T, strict=True)

@@ -128,7 +128,13 @@ def nearest_limits(costs: Floats, limits: Floats) -> Floats:
 
 
 def within_budgets(
-    policy: Policy, resources: Resources, budget: Mapping[str, float], *, mix: bool = True
+    policy: Policy,
+    resources: Resources,
+    budget: Mapping[str, float],
+    *,
+    mix: bool = True,
+    recalls: Floats | None = None,
+    floors: Mapping[int, float] | None = None,
 ) -> Policy:
     """The policy at the mix of points that scores highest within the budgets of several resources.
 
@@ -139,26 +145,39 @@ def within_budgets(
     resources : Resources
         The resources.
     budget : dict of str to float
-        Largest mean costs, of some of the resources.
+        Largest mean costs, of some of the resources; empty is the cheapest mix that reaches the ``floors``.
     mix : bool, default=True
         Whether points may be mixed; without, it is the best one that keeps to all budgets.
+    recalls : ndarray of shape (n_points, n_classes), optional
+        Recall of every class at the points.
+    floors : dict of int to float, optional
+        Least recall by number of the class: what is missed is limited as a cost is.
     """
     assert policy.costs is not None  # of several resources
-    limits = resources.limits(budget)
-    score = np.round(policy.score, 12)
+    limits, costs = resources.limits(budget), policy.costs
+    if recalls is not None and floors:
+        limits = np.r_[limits, [1 - floor for floor in floors.values()]]
+        costs = np.hstack([costs, 1 - recalls[:, list(floors)]])
+    score = np.round(policy.score if budget else -policy.cost, 12)
     if mix:
-        shares = mix_within(policy.costs, score, limits)
+        shares = mix_within(costs, score, limits)
     else:
-        fits = np.flatnonzero((policy.costs <= limits * (1 + SLACK)).all(axis=1))
+        fits = np.flatnonzero((costs <= limits * (1 + SLACK)).all(axis=1))
         best = fits[np.argmax(score[fits])] if len(fits) else -1
         shares = None if best < 0 else (np.arange(len(policy)) == best).astype(np.float64)
     if shares is None:
-        nearest = nearest_limits(policy.costs, limits)
-        near = {name: limit for name, limit in resources.named(nearest).items() if name in budget}
-        shown = ", ".join(f"{name!r}: {_rounded_up(limit)}" for name, limit in near.items())
+        nearest, n_resources = nearest_limits(costs, limits), len(resources.names)
+        near = {
+            name: limit for name, limit in resources.named(nearest[:n_resources]).items() if name in budget
+        }
+        shown, recall = ", ".join(f"{name!r}: {_rounded_up(limit)}" for name, limit in near.items()), ""
+        if floors:
+            reached = ", ".join(f"{1 - missed:.4g}" for missed in nearest[n_resources:])
+            recall = f" with recalls of at least {', '.join(f'{floor:g}' for floor in floors.values())}"
+            shown = f"{shown}}} with recalls of {{{reached}"
         raise InvalidParameterError(
             "budget",
-            f"must be one that some operating point keeps to; got {dict(budget)!r}. The nearest is {{{shown}}}"
+            f"must be one that some operating point keeps to{recall}; got {dict(budget)!r}. The nearest is {{{shown}}}"
             + ("." if mix else ", by a mix of points."),
         )
     return _mixed(policy, shares)

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.engine.evidence.evidence import Means, means_at
+from thrifty.engine.evidence.evidence import Evidence, Means, means_at
 from thrifty.engine.evidence.frontier import Frontier, OperatingPoint
 from thrifty.engine.evidence.hypothesis_tests import (
     HELD_OUT,
@@ -290,6 +290,20 @@ class CountedRows:
         return self.sums[3:].T / self.n_rows if len(self.sums) > 3 else None
 
 
+def recall_bound(
+    evidence: Evidence, thresholds: Floats, trials: Trials, number: int, confidence: float
+) -> float:
+    """Lower confidence bound of the recall of a class at a point fixed by other rows; answers are right or wrong."""
+    rows = np.asarray(evidence.strata == number)
+    kept, first = trials.kept & rows, trials.first & rows
+    if not first.any():
+        return 0.0
+    is_missed = ~np.asarray(evidence.at_point(thresholds)[2], dtype=bool)
+    missed = [np.array([int((is_missed & counted).sum())]) for counted in (kept, first)]
+    counts = LossCounts(number, int(rows.sum()), int(kept.sum()), int(first.sum()), *missed)
+    return float(1.0 - counts.bounds(confidence)[0])
+
+
 def _certificate(
     frontier: Frontier,
     counts: CountedRows,
@@ -465,6 +479,8 @@ class Certificate:
         Largest factor by which the odds of having bought everything may differ from those that were used.
     cost : float, dict of resource to float, or None
         Upper bound of the mean cost, where budgets are part of it: all holds together, with the same confidence.
+    recalls : dict of label to float, or None
+        Lower bound of the recall of classes, where they are part of it.
     """
 
     max_loss: float
@@ -496,6 +512,7 @@ class Certificate:
     approximate: bool = False
     sensitivity: float | None = None
     cost: float | dict[str, float] | None = None
+    recalls: dict[Any, float] | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
@@ -518,6 +535,12 @@ class Certificate:
         limits = self._limits("loses", "has")
         if self.cost is not None:
             limits += f", and costs at most {amount_text(self.cost)} a row on average"
+        if self.recalls is not None:
+            found = (
+                f"{np.floor(1000 * bound) / 10:g} % of the rows of {label!r}"
+                for label, bound in self.recalls.items()
+            )
+            limits += f", and answers at least {', '.join(found)} with their class"
         return f"{limits}, {surely}: {self._outcome(self.n_losses or 0, self.bound)}"
 
     def _limits(self, loses: str, has: str) -> str:

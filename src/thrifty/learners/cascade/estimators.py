@@ -710,11 +710,6 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             )
         if min_recall is None:
             return super().at(budget=budget, max_loss=max_loss, mix=mix, explore=explore)
-        if self._resources is not None:
-            raise InvalidParameterError(
-                "min_recall",
-                f"takes prices in one resource; these are in {', '.join(self._resources.names)}. Leave it out.",
-            )
         if max_loss is not None:
             raise InvalidParameterError(
                 "min_recall",
@@ -724,6 +719,12 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         other = self._without_certificate()
         task, evidence = self._learned.task, self._evidence()
         floors, found, refusals = check_floors(min_recall, task.classes), list[tuple[float, Policy]](), []
+        if (resources := self._resources) is not None:
+            policy = self._learned.policy
+            recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
+            wanted = {} if budget is None else resources.check_budget("budget", budget)
+            other._mix(within_budgets(policy, resources, wanted, mix=mix, recalls=recalls, floors=floors))
+            return other
         # Points between two may have a lower recall than a mix of the two.
         for policy in (with_points_between(self._learned.policy, evidence), self._learned.policy):
             recalls = recalls_at(evidence, policy.thresholds, len(task.classes))

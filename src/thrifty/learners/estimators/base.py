@@ -26,12 +26,17 @@ from thrifty.engine.evidence.budgets import (
     within_budget,
     within_budgets,
 )
-from thrifty.engine.evidence.certificate import Certificate, certify, certify_sampled
+from thrifty.engine.evidence.certificate import Certificate, certify, certify_sampled, recall_bound
 from thrifty.engine.evidence.collect import evidence_of, training_fingerprints
 from thrifty.engine.evidence.evidence import Evidence, Means
 from thrifty.engine.evidence.frontier import Frontier
-from thrifty.engine.evidence.hypothesis_tests import Sampled, check_confidence, empirical_risk_within
-from thrifty.engine.evidence.measures import score_interval
+from thrifty.engine.evidence.hypothesis_tests import (
+    Sampled,
+    check_confidence,
+    empirical_risk_within,
+    trials_of,
+)
+from thrifty.engine.evidence.measures import check_floors, recalls_at, score_interval
 from thrifty.engine.evidence.thresholds import convex_hull, on_hull, path_to_full
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full
 from thrifty.engine.full.model import EstimatorFull, FullModel, as_full_model
@@ -71,6 +76,11 @@ _MAX_CUTS = 401
 """Thresholds of a single gate that are tried for a budget to be held: a quarter of a per cent of the rows apart."""
 
 AnyTask = TypeVar("AnyTask", bound=RegressionTask)
+
+
+def _spread_of(share: float) -> float:
+    """Standard deviation of an event that has a share."""
+    return float(np.sqrt(max(share * (1 - share), 1e-12)))
 
 
 def unwrap_chain(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
@@ -314,6 +324,7 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         *,
         max_loss: float | Mapping[Any, float] | None = None,
         budget: Any = None,
+        min_recall: Mapping[Any, float] | None = None,
         confidence: float = 0.95,
         duplicates: str = "refuse",
         measure: str = "share",
@@ -339,6 +350,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             What the mean cost of new rows is to be at most. Budgets of several resources are all kept with the
             confidence asked for, without a correction for their number; so are ``max_loss`` and budgets together, at
             one point that is fixed by the rows of the fit.
+        min_recall : dict of label to float, optional
+            With ``max_loss``, and budgets or none: least share of the rows of a class to be answered with it. All
+            promises are kept together, at one point as above.
         confidence : float, default=0.95
             Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -358,8 +372,13 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             certificate has the largest one up to which it holds.
         """
         check_is_fitted(self)
-        is_both = max_loss is not None and budget is not None
-        goal = check_goal(max_loss=max_loss, budget=None if is_both else budget)
+        if min_recall is not None and max_loss is None:
+            raise InvalidParameterError(
+                "min_recall",
+                f"is proved together with max_loss; got {min_recall!r} alone. Give max_loss too.",
+            )
+        is_together = max_loss is not None and (budget is not None or min_recall is not None)
+        goal = check_goal(max_loss=max_loss, budget=None if is_together else budget)
         if "max_loss" in goal and (cap := vars(self).get("cap_")) is not None:
             raise InvalidInputError(
                 f"max_loss compares with the full model, which the cap of {cap!r} keeps rows from. Certify a budget."
@@ -379,9 +398,10 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
                 "cannot be proved on rows that did not buy everything. Certify max_loss, or give complete rows.",
             )
         other = self._without_certificate()
-        if is_both and (sample is not None or measure != "share"):
+        if is_together and (sample is not None or measure != "share"):
             raise InvalidParameterError(
-                "budget", "and max_loss together take complete rows and measure='share'. Certify one of them."
+                "max_loss",
+                "together with a budget or min_recall takes complete rows and measure='share'. Certify one of them.",
             )
         if "budget" in goal:
             policy, resources = self._learned.policy, self._resources
@@ -421,9 +441,9 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         chosen, alone = self._candidates(measure)
         if alone:
             new = replace(new.with_full_alone(), points=chosen.evidence[0].points)
-        if is_both:
+        if is_together:
             certificate = self._certified_together(
-                chosen, new, goal["max_loss"], budget, confidence, duplicates
+                chosen, new, goal["max_loss"], budget, min_recall, confidence, duplicates
             )
             return other._with_certificate(certificate, goal["max_loss"], alone=alone)
         how = {"max_loss": goal["max_loss"], "confidence": confidence, "measure": measure, "largest": largest}
@@ -434,28 +454,50 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
         return other._with_certificate(certificate, goal["max_loss"], alone=alone)
 
     def _certified_together(
-        self, chosen: Frontier, new: Evidence, max_loss: Any, budget: Any, confidence: float, duplicates: str
+        self,
+        chosen: Frontier,
+        new: Evidence,
+        max_loss: Any,
+        budget: Any,
+        min_recall: Any,
+        confidence: float,
+        duplicates: str,
     ) -> Certificate:
-        """Certificate of a loss and of budgets at one point, each tested at the full level.
+        """Certificate of a loss, and of budgets and recalls, at one point, each tested at the full level.
 
         The point is fixed by the rows of the fit: the one with most room to all limits, in standard errors. To be wrong
         about any promise, the test of that very promise must err (an intersection-union test).
         """
         resources, path, points = self._resources, chosen.evidence[0], chosen.thresholds
-        if resources is None:
-            limits, parts, tested = np.array([check_amount("budget", budget)]), [path], [new]
+        classes, parts, tested = self._learned.task.classes, [path], [new]
+        if min_recall is not None and (not len(classes) or new.right is not None):
+            raise InvalidParameterError(
+                "min_recall",
+                f"is proved of classes that are right or wrong; got {min_recall!r} with numbers, or with a loss. Leave "
+                f"it out.",
+            )
+        floors = {} if min_recall is None else check_floors(min_recall, classes)
+        if budget is None:
+            limits, parts, tested = np.zeros(0), [], []
+        elif resources is None:
+            limits = np.array([check_amount("budget", budget)])
         else:
             each = range(len(resources.names))
             limits = resources.limits(resources.check_budget("budget", budget))
             parts, tested = [path.of_resource(k) for k in each], [new.of_resource(k) for k in each]
         limit = min(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss
         lost = chosen.losses_against_full() / chosen.n_rows
-        room = (limit - lost) / np.sqrt(max(limit * (1 - limit), 1e-12))
+        room = (limit - lost) / _spread_of(limit)
         for most, part in zip(limits, parts, strict=True):
             paid = np.array([part.at_point(point)[1] for point in points])
             room = np.minimum(
                 room, (most - paid.mean(axis=1)) / np.maximum(paid.std(axis=1), 1e-9 * paid.max())
             )
+        if floors:
+            recalls = recalls_at(path, points, len(classes))
+            for number, floor in floors.items():
+                share = np.sqrt(np.mean(path.strata == number))
+                room = np.minimum(room, share * (recalls[:, number] - floor) / _spread_of(floor))
         point = points[[int(np.argmax(room))]]
         one = Frontier.from_evidence([replace(path, points=point)], against_full=True, every_point=True)
         certificate = certify(
@@ -468,20 +510,34 @@ class ChainEstimator(PickledWithVersion, BuyingMixin, BaseEstimator):  # type: i
             CostBounds.on_held_out(part, self._evidence(), duplicates).bound(Policy.of(point[0]), confidence)
             for part in tested
         ]
-        over = [bound for bound, most in zip(bounds, limits, strict=True) if bound > most * (1 + SLACK)]
+        trials = trials_of(new.rows, self._evidence().known_rows, new.n_units, duplicates)
+        found = {
+            classes.tolist()[number]: recall_bound(new, point[0], trials, number, confidence)
+            for number in floors
+        }
+        over = [
+            f"a mean cost of up to {bound:.6g}"
+            for bound, most in zip(bounds, limits, strict=True)
+            if bound > most * (1 + SLACK)
+        ]
+        over += [
+            f"a recall of {label!r} of {bound:.4f} or more"
+            for (label, bound), floor in zip(found.items(), floors.values(), strict=True)
+            if bound < floor
+        ]
         if certificate.is_fallback or certificate.point is None or over:
-            shown = (
-                f"a mean cost of up to {over[0]:.6g}"
-                if over
-                else f"a loss of up to {certificate.failed_bound:.4f}"
-            )
+            shown = over[0] if over else f"a loss of up to {certificate.failed_bound:.4f}"
+            wanted = {"a budget": budget, "min_recall": min_recall}
+            others = " and ".join(f"{name} of {amount!r}" for name, amount in wanted.items() if amount)
             raise InvalidParameterError(
                 "max_loss",
-                f"of {max_loss!r} and a budget of {budget!r} cannot be shown together with a confidence of "
-                f"{confidence:g}: the point with most room to both has {shown}. Raise one of them, or give more rows.",
+                f"of {max_loss!r} and {others} cannot be shown together with a confidence of {confidence:g}: the point "
+                f"with most room to all has {shown}. Ask for less, or give more rows.",
             )
-        named = bounds[0] if resources is None else resources.named(np.array(bounds))
-        return replace(certificate, cost=named)
+        cost: Any = None
+        if budget is not None:
+            cost = bounds[0] if resources is None else resources.named(np.array(bounds))
+        return replace(certificate, cost=cost, recalls=found or None)
 
     def _sampled(self, X: Any, y: Any, bought: Any, propensity: Any) -> tuple[Table, Labels, Sampled | None]:
         """Rows that bought everything, their labels, and what they are a sample of; all rows where all did."""
