@@ -838,3 +838,28 @@ def test_losses_in_money_are_weighed_against_costs_in_money(tmp_path):
     assert "its quality was 1" in str(router.explain(X[300:302], loss[300:302])[0])
     with pytest.raises(InvalidInputError, match="finite numbers >= 0"):
         router.replay(X, loss - 50.0)
+
+
+def test_the_command_line_reads_a_log_of_losses(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    hard, other = rng.random(200) < 0.3, rng.random(200)
+    lost = {"small": np.where(hard, 40.0, 0.0), "large": np.zeros(200)}
+    parts = [
+        pd.DataFrame(
+            {"id": range(200), "model": name, "hard": hard, "other": other, "loss": loss, "cost": cost}
+        )
+        for (name, loss), cost in zip(lost.items(), (1.0, 10.0), strict=True)
+    ]
+    log, out = tmp_path / "log.csv", str(tmp_path / "r.thrifty")
+    pd.concat(parts).to_csv(log, index=False)
+    assert main(["route", str(log), "-o", out]) == 0
+    assert f"{lost['small'].mean():.3f}" in capsys.readouterr().out  # in the unit of costs
+    assert main(["predict", out, str(log), "-o", str(tmp_path / "a.csv")]) == 0
+    answers = pd.read_csv(tmp_path / "a.csv")
+    assert answers["quality"].tolist() == [1.0] * 200
+    assert answers["cost"].tolist() == pytest.approx(np.where(hard, 10.0, 1.0))
+    assert main(["report", out, str(log), "-o", str(tmp_path / "r.html")]) == 0
+    pd.concat(parts).assign(quality=1.0).to_csv(log, index=False)
+    capsys.readouterr()
+    assert main(["report", out, str(log), "-o", str(tmp_path / "r.html")]) == 2
+    assert "one of the columns quality and loss" in capsys.readouterr().err

@@ -395,7 +395,8 @@ def route(
         Path,
         typer.Argument(
             help="Log, CSV or parquet, a line for each row and model: columns model, quality (in [0, 1]) and text, or "
-            "id and columns of numbers; optionally cost, answer, evidence, propensity.",
+            "id and columns of numbers; optionally cost, answer, evidence, propensity. In place of quality, loss: what "
+            "an answer loses, in the unit of the costs.",
             metavar="LOG",
         ),
     ],
@@ -462,8 +463,10 @@ def route(
         frame = read_table(log)
         price_of = None if models is None else read_models(models)
         of_columns = None if prices is None else Prices.read(prices)
+        is_of_losses = "loss" in frame.columns and "quality" not in frame.columns
+        outcome = "runtime" if cutoff is not None else "loss" if is_of_losses else "quality"
         if cutoff is None:
-            X, arrays = pivot_log(frame, log, price_of)
+            X, arrays = pivot_log(frame, log, price_of, outcome=outcome)
         else:
             steps = [] if of_columns is None else [*of_columns.costs, *(of_columns.groups or {}).values()]
             X, arrays = pivot_runs(frame, log, steps)
@@ -476,7 +479,6 @@ def route(
         if of_columns is not None and hasattr(X, "columns"):
             of_columns = of_columns.of_columns(list(X.columns))
         wanted = read_amounts("--budget", budget)
-        outcome = "quality" if cutoff is None else "runtime"
         settings: Any = {"prices": of_columns, "outcome": outcome, "cutoff": cutoff}
         settings |= {"ask": "parallel" if parallel else "in turn", "cap": read_amounts("--cap", cap)}
         router = ModelRouter(priced, wanted, max_asks, confidence, seed, **settings).fit(X, **arrays)
@@ -486,6 +488,11 @@ def route(
     singles: Any = frontier.single_cost
     if resources is not None and frontier.single_costs is not None:
         singles = [resources.named(costs) for costs in frontier.single_costs]
+    what = "loss" if outcome == "loss" else "quality"
+
+    def of_quality(quality: Any) -> float:
+        return float(quality if outcome != "loss" else (1.0 - quality) * router.largest_loss_)
+
     if json:
         print_json(
             {
@@ -493,22 +500,24 @@ def route(
                 "pool": router.pool_,
                 "rows": n_rows,
                 "expected_cost": router.expected_cost_,
-                "expected_quality": router.expected_score_,
+                f"expected_{what}": of_quality(router.expected_score_),
                 "frontier": frontier_numbers(router, frontier, n_rows)["frontier"],
                 "singles": {
-                    name: {"cost": cost, "quality": quality}
+                    name: {"cost": cost, what: of_quality(quality)}
                     for name, cost, quality in zip(names, singles, frontier.single_quality, strict=True)
                 },
             }
         )
         return
     print_text(f"{n_rows:,} rows, {len(names)} models; chooses from {', '.join(router.pool_)}.")
-    lines = [("", "cost", "quality")]
+    lines = [("", "cost", what)]
     lines += [
-        (names[model], amount_text(singles[model]), f"{frontier.single_quality[model]:.3f}")
+        (names[model], amount_text(singles[model]), f"{of_quality(frontier.single_quality[model]):.3f}")
         for model in frontier.single_cost.argsort(kind="stable")
     ]
-    lines.append(("this router", amount_text(router.expected_cost_), f"{router.expected_score_:.3f}"))
+    lines.append(
+        ("this router", amount_text(router.expected_cost_), f"{of_quality(router.expected_score_):.3f}")
+    )
     print_table(lines)
     print_text(f"Out of fold: {router.explain()}.")
     print_text(f"wrote {out} ({size_of(out)})")

@@ -33,7 +33,7 @@ from thrifty.errors import InvalidInputError, listed
 from thrifty.learners.cascade.estimators import BudgetedCascade
 from thrifty.learners.estimators.base import ChainEstimator
 from thrifty.learners.routing.frontier import RouterFrontier
-from thrifty.learners.routing.log_files import pivot_log, pivot_runs
+from thrifty.learners.routing.log_files import COLUMN_OF, pivot_log, pivot_runs
 from thrifty.learners.routing.model_cascade import ModelCascade
 from thrifty.learners.routing.router import ModelRouter
 from thrifty.learners.table_fit import labels_by_name, record_of
@@ -125,7 +125,7 @@ def read_rows(
     """Read a table of new rows, or for a router a log with a line for each row and model."""
     if isinstance(system, ModelRouter):
         frame = read_table(path)
-        is_log = {"model", "quality" if system.cutoff is None else "seconds"} <= {*frame.columns}
+        is_log = {"model", COLUMN_OF[system.outcome]} <= {*frame.columns}
         return Rows(frame, *(_read_log(system, frame, path) if is_log else (system.rows_of(frame), path)))
     schema, keys = _schema_of(system), named_row_key(system, row_key)
     # Levels, keys with leading zeros and labels that are text must not be read as numbers.
@@ -139,7 +139,10 @@ def _read_log(router: ModelRouter, frame: Any, path: Path) -> tuple[Any, Path, d
     """Rows, path and values of a log, with a column for each model of the router."""
     names = list(router.model_prices)
     steps = router.state_.groups
-    X, arrays = pivot_log(frame, path) if router.cutoff is None else pivot_runs(frame, path, steps)
+    if router.cutoff is None:
+        X, arrays = pivot_log(frame, path, outcome=router.outcome)
+    else:
+        X, arrays = pivot_runs(frame, path, steps)
     place_of = {name: place for place, name in enumerate(arrays.pop("models"))}
     missing = [name for name in router.state_.models if name not in place_of]
     if missing:
@@ -662,14 +665,14 @@ def _measured_on_log(
     if rows.labels is None:
         raise InvalidInputError(
             f"{rows.path} must be a log to report on, with a line for each row and model: columns model and "
-            f"{'quality' if router.cutoff is None else 'seconds'}."
+            f"{COLUMN_OF[router.outcome]}."
         )
     frame, log = rows.frame, {name: values for name, values in rows.labels.items() if name != "propensity"}
     unknown = [name for name in by if name not in frame.columns]
     if unknown:
         raise InvalidInputError(f"--by must name a column of {rows.path}; got {unknown[0]!r}.")
     of_step = frame["model"].astype(str).isin(router.state_.groups)
-    read = frame["quality"].notna() if router.cutoff is None else ~of_step
+    read = frame[COLUMN_OF[router.outcome]].notna() if router.cutoff is None else ~of_step
     groups = frame[read].drop_duplicates("id" if "id" in frame.columns else "text")
     facts = measure(
         router, rows.X, log.pop("quality"), **log, by={name: groups[name].to_numpy() for name in by}

@@ -12,6 +12,9 @@ from thrifty.errors import InvalidInputError
 KNOWN = ("id", "text", "model", "quality", "cost", "answer", "evidence", "propensity")
 """Columns of a log; all others are features, but ``cost_dollars`` and so on are costs in several resources."""
 
+COLUMN_OF = {"quality": "quality", "loss": "loss", "runtime": "seconds"}
+"""Column of what a model's answer is worth, by the ``outcome`` of a router."""
+
 
 def read_models(path: Path) -> dict[str, Any]:
     """Prices by the names of models, from a file with a line for each."""
@@ -85,16 +88,28 @@ def pivot_runs(frame: Any, path: Path, steps: Sequence[str]) -> tuple[Any, dict[
     return X, arrays
 
 
-def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Rows, None where they have nothing but an id, and arrays of rows x models, from a line for each row and model."""
+def pivot_log(
+    frame: Any, path: Path, prices: dict[str, Any] | None = None, *, outcome: str = "quality"
+) -> tuple[Any, dict[str, Any]]:
+    """Rows, None where they have nothing but an id, and arrays of rows x models, from a line for each row and model.
+
+    With ``outcome="loss"``, the column loss is what the argument ``quality`` of a router of losses takes.
+    """
     columns = set(frame.columns)
     key = "id" if "id" in columns else "text"
-    missing = [name for name in ("model", "quality", key) if name not in columns]
+    missing = [name for name in ("model", COLUMN_OF[outcome], key) if name not in columns]
     if missing:
         raise InvalidInputError(
-            f"{path} must have a column {missing[0]!r}: a log has model, quality, and text or id; it has "
+            f"{path} must have a column {missing[0]!r}: a log has model, {COLUMN_OF[outcome]}, and text or id; it has "
             f"{', '.join(map(str, frame.columns))}."
         )
+    if outcome == "loss":
+        if "quality" in columns:
+            raise InvalidInputError(
+                f"{path} must have one of the columns quality and loss. Leave one of them out."
+            )
+        frame = frame.rename(columns={"loss": "quality"})
+        columns = set(frame.columns)
     frame = frame[frame["quality"].notna()]  # lines of a gateway's log that were not judged
     frame = frame.assign(model=frame["model"].astype(str))
     names = sorted(frame["model"].unique())
@@ -122,8 +137,9 @@ def pivot_log(frame: Any, path: Path, prices: dict[str, Any] | None = None) -> t
         try:
             return wide.to_numpy(dtype=kind)
         except (TypeError, ValueError) as error:
-            way = " Write 1 for a right answer and 0 for a wrong one." if column == "quality" else ""
-            raise InvalidInputError(f"{path}: column {column} must hold numbers: {error}.{way}") from error
+            named = COLUMN_OF[outcome] if column == "quality" else column
+            way = " Write 1 for a right answer and 0 for a wrong one." if named == "quality" else ""
+            raise InvalidInputError(f"{path}: column {named} must hold numbers: {error}.{way}") from error
 
     for argument, column in {**columns_of, "propensity": "propensity"}.items():
         if column in columns:
