@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 from thrifty import Frontier, evidence_of
 from thrifty.errors import InvalidInputError
 from thrifty.reporting.measure import MAX_LABELS, measure, partition_of
+from thrifty.reporting.words import results_table
 
 
 def explained(facts, place):
@@ -160,3 +161,19 @@ def test_the_rarest_of_many_labels_are_shown_together():
 def test_labels_of_mixed_kinds_and_missing_ones_are_told_apart():
     partition = partition_of("site", np.array([None, "a", float("nan"), 3, "a"], dtype=object), 5)
     assert dict(zip(partition.labels, partition.sums(), strict=True)) == {"None": 1, "a": 2, "nan": 1, "3": 1}
+
+
+def test_rows_without_an_error_leave_room_for_some(deployed, digits):
+    right = (deployed.predict(digits.X) == digits.y) & (digits.full.predict(digits.X) == digits.y)
+    one = measure(deployed, digits.X[right], digits.y[right], n_boot=60)
+    here = one.start
+    assert one.score.value[here] == 1.0
+    # With this accuracy, so many rows are all right as often as an interval of 95 % is too high.
+    assert one.score.low[here] ** right.sum() == pytest.approx(0.025)
+    assert (one.lead.value[here], one.score.high[here]) == (0.0, 1.0)
+    assert (one.lead.low[here], one.lead.high[here]) == pytest.approx(
+        (one.score.low[here] - 1, 1 - one.score.low[here])
+    )
+    told = {line[0]: line[1] for line in results_table(one, here)}
+    assert told["against the full model"].startswith("+0.0 points (")
+    assert one.results(here)["against_full"]["value"] == 0.0

@@ -244,6 +244,7 @@ class Facts:
             "mean_cost": self.cost.value[place],
             "mean_cost_interval": ends(self.cost),
             "full_cost": self.cost.full,
+            **({} if self.lead is None else {"against_full": of(self.lead)}),
             **({"mean_costs": {curve.name: of(curve) for curve in self.costs}} if self.costs else {}),
             "share_full": self.share[place],
             "measures": {

@@ -600,7 +600,9 @@ def _score_curves(
 ) -> dict[str, Any]:
     """Score, mean cost, lead and total cost of some points, each with its interval.
 
-    Leads are paired: both answers are averaged over the same draws.
+    Leads are paired: both answers are averaged over the same draws. Where all answers are right, or right where those
+    of the full model are, draws do not differ; the interval is then that of no error among so many rows (Clopper and
+    Pearson, 1934).
     """
     means, systems, source, thresholds = shown.means(), shown.systems, shown.source, shown.thresholds
     has_full, n_points = evidence.full_quality is not None, len(shown.source)
@@ -617,20 +619,28 @@ def _score_curves(
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
     cost, quality = resampled(systems, source, thresholds, n_boot=draws["n_boot"], seed=draws["seed"])
 
-    def curve(name: str, value: Any, drawn: Floats, full: float | None = None) -> Curve:
+    counts_errors = evidence.unit is None and bool(np.isin(evidence.quality, (0, 1)).all())
+    unseen = 1.0 - float(((1.0 - draws["level"]) / 2.0) ** (1.0 / evidence.n_units))
+
+    def curve(
+        name: str, value: Any, drawn: Floats, full: float | None = None, least: float | None = None
+    ) -> Curve:
         low, high = np.sort(np.array(tails(drawn, draws["level"])), axis=0)
+        if counts_errors and least is not None:
+            margin = np.where(low == high, unseen, 0.0)
+            low, high = np.maximum(low - margin, least), np.minimum(high + margin, 1.0)
         return Curve(name, _plain(value), _plain(low), _plain(high), full if has_full else None)
 
     full_score = float(scale(evidence.full_score)) if has_full else 0.0
     # Percentiles reorder the draws, so what is made of several of them comes first.
     lead = scale.slope * (quality[:n_points] - quality[-1])
     total = cost[:n_points] - quality[:n_points]
-    score = curve(name, scale(means.score), scale(quality[:n_points]), full_score)
+    score = curve(name, scale(means.score), scale(quality[:n_points]), full_score, least=0.0)
     values = np.array(score.value)
     return {
         "score": score,
         "cost": curve("mean cost", means.cost, cost[:n_points], full_cost),
-        "lead": curve("lead", values - full_score, lead) if has_full else None,
+        "lead": curve("lead", values - full_score, lead, least=-1.0) if has_full else None,
         "total": curve("total", means.cost + values, total, full_cost + full_score),
     }
 

@@ -166,6 +166,16 @@ def _lead(facts: Facts, lead: float) -> str:
     return (MINUS if lead < 0 else "+") + _score(facts, abs(lead)).removesuffix(f"{SPACE}%")
 
 
+def _lead_and_ends(facts: Facts, place: int, than: str = "") -> str:
+    """By how much a point leads the full model, and the interval of that; empty where that is unknown."""
+    if facts.lead is None:
+        return ""
+    value, low, high = (
+        _lead(facts, ends[place]) for ends in (facts.lead.value, facts.lead.low, facts.lead.high)
+    )
+    return f"{value}{' points' if facts.kind == 'labels' else ''}{than} ({low} to {high})"
+
+
 def _constant_text(facts: Facts) -> str:
     """The best answer that is the same for every row, and its score."""
     return f"{titles_of(facts)['constant']}: {_score(facts, facts.score.constant)}"
@@ -186,6 +196,8 @@ def results_table(facts: Facts, place: int = 0) -> list[tuple[str, str, str, str
     cost = f"{facts.cost.name}, {facts.unit}" if facts.unit else facts.cost.name
     costs = [line(f"mean cost in {curve.name}", curve) for curve in facts.costs] or [line(cost, facts.cost)]
     lines = [line(facts.score.name, facts.score), *costs]
+    if facts.lead is not None:
+        lines.insert(1, (f"against the {titles_of(facts)['full']}", _lead_and_ends(facts, place), "", ""))
     lines += [line(curve.name, curve) for curve in facts.curves[1:]]
     if facts.n_queries:
         lines.append(line("mean cost of a query", facts.cost, facts.n_rows / facts.n_queries))
@@ -495,14 +507,10 @@ def _tiles(facts: Facts, place: int) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _score_tile(facts: Facts, place: int) -> list[str]:
-    score, lead = facts.score, facts.lead
+    score = facts.score
     phrase = [_score(facts, score.value[place]), interval_text(facts, score, place)]
-    if lead is not None:
-        points = " points" if facts.kind == "labels" else ""
-        ends = f"{_lead(facts, lead.low[place])} to {_lead(facts, lead.high[place])}"
-        phrase.append(
-            f"{_lead(facts, lead.value[place])}{points} against the {titles_of(facts)['full']} ({ends})"
-        )
+    if facts.lead is not None:
+        phrase.append(_lead_and_ends(facts, place, f" against the {titles_of(facts)['full']}"))
     label = f" ({facts.constant})" if facts.is_number else ""
     return [*phrase, _constant_text(facts).replace(":", f"{label}:", 1)]
 
