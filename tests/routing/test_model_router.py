@@ -16,7 +16,12 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.engine.evidence.budgets import CostBounds
 from thrifty.engine.walk.next_model import Log, walk
-from thrifty.errors import InvalidInputError, MissingSupportWarning, PurchaseFailedError
+from thrifty.errors import (
+    InvalidInputError,
+    InvalidParameterError,
+    MissingSupportWarning,
+    PurchaseFailedError,
+)
 from thrifty.learners.routing.learn import CrossFittedRules, learn_programme, shrunk
 from thrifty.learners.routing.quality import learn_text_reader
 
@@ -132,6 +137,13 @@ def test_any_budget_takes_the_best_policy_and_the_least_one_the_cheapest_model(l
     with pytest.raises(InvalidInputError, match=r"budget must be at least 1, .*got 0\.9"):
         router.at(budget=0.9)
     assert router.budget is None
+
+
+def test_a_share_is_a_budget_in_prices_of_the_best_model(router):
+    price = router.single_cost(router.state_.best_single)
+    assert router.at(share=0.5).expected_cost_ == router.at(budget=0.5 * price).expected_cost_
+    with pytest.raises(InvalidParameterError, match="must not both be given"):
+        router.at(share=0.5, budget=1.0)
 
 
 def test_between_two_points_rows_are_mixed_by_their_content_and_the_mean_is_the_budget(router, log):

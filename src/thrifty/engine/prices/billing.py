@@ -623,6 +623,13 @@ def _function_name(function: Any) -> str:
     return f"the function {getattr(function, '__name__', type(function).__name__)!r}"
 
 
+def times(factor: float, cost: Any) -> Any:
+    """A cost, in one resource or by resource, times a factor."""
+    if isinstance(cost, Mapping):
+        return {name: factor * of_one for name, of_one in cost.items()}
+    return factor * cost
+
+
 def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
     """Check a single price, budget or weight and return it as a float; a refusal names it."""
     try:

@@ -31,7 +31,7 @@ from thrifty.engine.full.adapters import models_of
 from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, cross_fit_full, fit_copy
 from thrifty.engine.full.model import AbsentFull, FullModel, ask_model, is_estimator
 from thrifty.engine.full.seconds import Seconds, measure_seconds, median_seconds
-from thrifty.engine.prices.billing import amount_text, check_amount
+from thrifty.engine.prices.billing import amount_text, check_amount, times
 from thrifty.engine.prices.prices import Prices, check_price, resolve_prices, resources_of_models
 from thrifty.engine.purchases.readers import Delivery, Ledger
 from thrifty.engine.table.columns import Levels
@@ -521,7 +521,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 quality = _one_threshold_quality(state, budget, pair)
             others.append(Alternative(name, cost, self.score_of(quality), rule))
         for one in self.retrained_:
-            cost = _times(one.price_ratio, others[pool.index(one.model)].cost)
+            cost = times(one.price_ratio, others[pool.index(one.model)].cost)
             others.append(Alternative(f"{one.model} {one.how}", cost, self.score_of(one.quality)))
         return tuple(others)
 
@@ -552,7 +552,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
         state, frontier, unit = self.router_.state_, self.router_.frontier_, self.router_.unit
         best = state.best_single
         price, alone = self.router_.single_cost(best), float(state.single_quality[best])
-        name, reached = state.names[best], float(frontier.quality_at(_times(_WORTH_IT, price)))
+        name, reached = state.names[best], float(frontier.quality_at(times(_WORTH_IT, price)))
         if reached < alone - max(self._error_of(alone), self._error_of(np.nan_to_num(reached))) or np.isnan(
             reached
         ):
@@ -616,10 +616,8 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             raise InvalidParameterError(
                 "budget", f"or share must be given, and not both; got budget={budget!r}, share={share!r}."
             )
-        if share is not None:
-            budget = _times(check_amount("share", share), router.single_cost(router.state_.best_single))
-        other = self._with_router(router.at(budget=budget, mix=mix, cap=cap))
-        other.budget = budget
+        other = self._with_router(router.at(budget=budget, share=share, mix=mix, cap=cap))
+        other.budget = other.router_.budget
         other._mention_unspent()
         return other
 
@@ -1124,15 +1122,6 @@ def _check_amounts(name: str, price: Any) -> Any:
         return check_price(name, price)
     check_price(name, {each: 1.0 if one is None else one for each, one in price.items()})
     return {each: None if one is None else float(one) for each, one in price.items()}
-
-
-def _times(factor: float, price: Any) -> Any:
-    """A price, of one resource or by resource, times a factor."""
-    return (
-        {name: factor * of_one for name, of_one in price.items()}
-        if isinstance(price, Mapping)
-        else factor * price
-    )
 
 
 class _AskedOutputs:

@@ -33,7 +33,7 @@ from thrifty.engine.evidence.certificate import Certificate, certify
 from thrifty.engine.evidence.evidence import Evidence
 from thrifty.engine.evidence.frontier import Frontier
 from thrifty.engine.evidence.hypothesis_tests import check_confidence
-from thrifty.engine.prices.billing import Resources, amount_text, check_amount
+from thrifty.engine.prices.billing import Resources, amount_text, check_amount, times
 from thrifty.engine.prices.prices import (
     ModelPrice,
     Prices,
@@ -561,13 +561,26 @@ class ModelRouter(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # s
         return self._fitted().evidence.share_by_lot(self.policy_)
 
     def at(
-        self, *, budget: Any = None, confidence: float | None = None, mix: bool = True, cap: Any = None
+        self,
+        *,
+        budget: Any = None,
+        share: float | None = None,
+        confidence: float | None = None,
+        mix: bool = True,
+        cap: Any = None,
     ) -> Self:
         """Return the same fit at another budget; nothing is learned again.
 
-        Without ``mix`` it is at the dearest point within the budget, and no row's key decides what is asked. A ``cap``
-        is what no row ever pays, here and in all that is made from the returned router.
+        Without ``mix`` it is at the dearest point within the budget, and no row's key decides what is asked. A
+        ``share`` is a budget as a share of what the best single model costs, in each resource. A ``cap`` is what no row
+        ever pays, here and in all that is made from the returned router.
         """
+        if share is not None:
+            if budget is not None:
+                raise InvalidParameterError(
+                    "budget", f"and share must not both be given; got budget={budget!r}, share={share!r}."
+                )
+            budget = times(check_amount("share", share), self.single_cost(self._fitted().best_single))
         self._check_goal(budget, confidence, self._resources)
         other = copy.copy(self)
         other.budget, other.confidence = budget, confidence
