@@ -221,6 +221,9 @@ def print_grid(name, cells, results, n_test):
     print(f"{name}: {n_splits} splits, {n_test} new rows; mean quality over {len(cells)} pairs of budgets")
     shown = {method: each.mean() for method, each in mean.items() if "rate" not in method}
     shown |= {"best rate for the grid": of_grid.mean(), "best rate for each cell": of_cell.mean()}
+    if n_splits > 1:  # chosen on the other splits, which share rows with each one
+        chosen = (rates.sum(axis=1, keepdims=True) - rates).argmax(axis=0)
+        shown["the same chosen on other splits"] = np.take_along_axis(rates, chosen[None], axis=0).mean()
     print("  " + ", ".join(f"{method} {each:.4f}" for method, each in shown.items()))
     error = ours[..., 0].std(axis=0, ddof=1) / np.sqrt(n_splits) if n_splits > 1 else np.sqrt(0.25 / n_test)
     ahead, behind = mean["ours"] - of_grid.mean(axis=0), mean["ours"] - of_cell
@@ -361,7 +364,7 @@ def kept(tables, n_splits):
     """Budgets of two and three resources on new rows: how often a budget that binds is exceeded, and what is used."""
     every = []
     for name in tables or (*LARGE, "heart", "pima", "hepatitis"):
-        n_bind, n_over, used = 0, 0, []
+        n_bind, n_over, n_beyond, used, shares = 0, 0, 0, [], []
         for seed in range(n_splits):
             rng = np.random.default_rng(seed)
             if name in PRICED_NAMES and name != "thyroid":
@@ -388,7 +391,11 @@ def kept(tables, n_splits):
                         at = clf.at(budget=budget)
                     except InvalidParameterError:
                         continue
-                    paid, expected = at.cost(X[n_fit:]), at.expected_cost_
+                    paid, expected, intervals = (
+                        at.cost(X[n_fit:]),
+                        at.expected_cost_,
+                        at.expected_cost_interval_,
+                    )
                     binds = [
                         each for each, limit in budget.items() if limit and expected[each] > 0.995 * limit
                     ]
@@ -396,15 +403,20 @@ def kept(tables, n_splits):
                         mean, error = paid[each].mean(), paid[each].std() / np.sqrt(len(paid))
                         n_bind += 1
                         n_over += mean > max(budget[each] * 1.02, budget[each] + 2 * error)
-                        every.append(mean / budget[each])
+                        # Rows of the fit, too, are a sample: an interval of 95 % is about four errors wide.
+                        both = np.hypot(error, np.ptp(intervals[each]) / 4)
+                        n_beyond += mean > max(budget[each] * 1.02, budget[each] + 2 * both)
+                        shares.append(mean / budget[each])
                     if binds:
                         used.append(max(paid[each].mean() / budget[each] for each in binds))
         print(
-            f"{name}: {n_splits} splits, {len(X) - n_fit} new rows; {n_over} of {n_bind} budgets that bind are "
-            f"exceeded; the most used one is spent to {np.median(used):.3f} (median; lowest "
+            f"{name}: {n_splits} splits, {n_fit} rows to fit, {len(X) - n_fit} new; {n_over} of {n_bind} budgets that "
+            f"bind are exceeded ({n_beyond} by two errors of both samples), they are spent to {np.mean(shares):.3f} "
+            f"(mean), the most used one to {np.median(used):.3f} (median; lowest "
             f"tenth {np.quantile(used, 0.1):.3f}, at least .95 in {np.mean(np.array(used) >= 0.95):.0%})",
             flush=True,
         )
+        every += shares
     print(f"all: budgets that bind are spent to {np.mean(every):.4f} on average")
 
 

@@ -13,7 +13,13 @@ from sklearn.datasets import load_breast_cancer
 import thrifty
 from thrifty import BudgetedClassifier, Prices, StageOptions, hold_budget
 from thrifty.cli import main
-from thrifty.engine.evidence.budgets import certified_within, mix_within, mixes_up_to, nearest_limits
+from thrifty.engine.evidence.budgets import (
+    best_mix,
+    certified_within,
+    mix_within,
+    mixes_up_to,
+    nearest_limits,
+)
 from thrifty.engine.evidence.measures import recalls_at
 from thrifty.engine.prices.prices import check_price_list
 from thrifty.engine.walk.policy import Policy
@@ -319,3 +325,20 @@ def test_commands_take_budgets_and_write_costs_by_resource(table, tmp_path, monk
     assert "must name its resources" in capsys.readouterr().err
     assert main([*fit.split(), "--budget", "minutes=12", "--delay", "minutes"]) == 0
     assert thrifty.load("several.thrifty").chain_.price_list.resources.delays == ("minutes",)
+
+
+def test_budgets_are_spent_where_scores_differ_by_less_than_their_error():
+    def mixed(error, limits):
+        policy = Policy(
+            np.arange(3.0)[:, None],
+            np.array([1.0, 2.0, 6.0]),
+            np.array([0.8, 0.79, 0.7]),
+            costs=np.array([[0.5, 0.5], [1.0, 1.0], [3.0, 3.0]]),
+            error=error,
+        )
+        return best_mix(policy, np.array(limits)).expected_costs.tolist()
+
+    assert mixed(0.0, [1.0, 1.0]) == [0.5, 0.5]
+    assert mixed(0.1, [1.0, 1.0]) == pytest.approx([1.0, 1.0])
+    assert mixed(0.1, [3.0, 3.0]) == pytest.approx([1.0, 1.0])  # the last point scores less by more than that
+    assert mixed(0.1, [1.0, np.inf]) == [0.5, 0.5]  # what has no limit is not there to be spent

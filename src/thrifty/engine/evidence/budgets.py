@@ -105,6 +105,18 @@ def mix_within(costs: Floats, score: Floats, limits: Floats) -> Floats | None:
     return _clean(result.x) if result.status == 0 else None
 
 
+def _worth(policy: Policy, limits: Floats) -> Floats:
+    """Scores; where every resource has a limit, up to a standard error of them more for the points that buy more.
+
+    Where rows are few, a point that buys more often scores less on them by chance, and budgets would not be spent.
+    """
+    assert policy.costs is not None  # of several resources
+    relative = policy.costs / np.maximum(policy.costs.max(axis=0), 1e-300)
+    error = policy.error if np.isfinite(limits).all() else 0.0
+    worth: Floats = np.round(policy.score + error * relative.mean(axis=1), 12)
+    return worth
+
+
 def _clean(shares: Floats) -> Floats:
     """Shares that sum to one, without those that are rounding errors."""
     shares = np.where(shares < 1e-9, 0.0, shares)
@@ -136,7 +148,7 @@ def within_budgets(
     recalls: Floats | None = None,
     floors: Mapping[int, float] | None = None,
 ) -> Policy:
-    """The policy at the mix of points that scores highest within the budgets of several resources.
+    """The policy at the mix of points that is worth most within the budgets of several resources.
 
     Parameters
     ----------
@@ -158,12 +170,12 @@ def within_budgets(
     if recalls is not None and floors:
         limits = np.r_[limits, [1 - floor for floor in floors.values()]]
         costs = np.hstack([costs, 1 - recalls[:, list(floors)]])
-    score = np.round(policy.score if budget else -policy.cost, 12)
+    worth = _worth(policy, limits) if budget else np.round(-policy.cost, 12)
     if mix:
-        shares = mix_within(costs, score, limits)
+        shares = mix_within(costs, worth, limits)
     else:
         fits = np.flatnonzero((costs <= limits * (1 + SLACK)).all(axis=1))
-        best = fits[np.argmax(score[fits])] if len(fits) else -1
+        best = fits[np.argmax(worth[fits])] if len(fits) else -1
         shares = None if best < 0 else (np.arange(len(policy)) == best).astype(np.float64)
     if shares is None:
         nearest, n_resources = nearest_limits(costs, limits), len(resources.names)
@@ -186,7 +198,7 @@ def within_budgets(
 def best_mix(policy: Policy, limits: Floats) -> Policy | None:
     """The policy at the mix that scores highest within limits of several resources; None where none keeps to them."""
     assert policy.costs is not None  # of several resources
-    shares = mix_within(policy.costs, np.round(policy.score, 12), limits)
+    shares = mix_within(policy.costs, _worth(policy, limits), limits)
     return None if shares is None else _mixed(policy, shares)
 
 
@@ -208,7 +220,7 @@ def scores_at(policy: Policy, budgets: Floats) -> Floats:
         Largest mean costs; infinite where there is no limit.
     """
     assert policy.costs is not None  # of several resources
-    shares = [mix_within(policy.costs, np.round(policy.score, 12), limits) for limits in budgets]
+    shares = [mix_within(policy.costs, _worth(policy, limits), limits) for limits in budgets]
     return np.array([np.nan if of_one is None else float(of_one @ policy.score) for of_one in shares])
 
 

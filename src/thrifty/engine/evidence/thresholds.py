@@ -280,10 +280,20 @@ def simplex(n: int, n_wanted: int) -> Floats:
 def measured(policy: Policy, evidence: Evidence) -> Policy:
     """The operating points, by rising cost, with their mean cost and expected quality on some rows."""
     cost, score = evidence.weighted_means(policy.thresholds)
-    costs = None if evidence.costs is None else evidence.mean_costs(policy.thresholds)
+    costs, error = None, 0.0
     score = score - evidence.optimism_at(policy.thresholds)[:, 0]
-    policy = replace(policy, cost=cost, score=score, costs=costs)
+    if evidence.costs is not None:
+        costs = evidence.mean_costs(policy.thresholds)
+        error = _error_at(policy.thresholds[np.argmax(score)], evidence)
+    policy = replace(policy, cost=cost, score=score, costs=costs, error=error)
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
+
+
+def _error_at(point: Floats, evidence: Evidence) -> float:
+    """Standard error of the mean quality at a point."""
+    quality, weight = np.asarray(evidence.at_point(point)[2], dtype=np.float64), evidence.weights
+    variance = np.average(np.square(quality - np.average(quality, weights=weight)), weights=weight)
+    return float(np.sqrt(variance * np.square(weight).sum()) / weight.sum())
 
 
 def exploring(policy: Policy, evidence: Evidence, share: float) -> tuple[Policy, Evidence]:

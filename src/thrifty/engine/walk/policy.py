@@ -45,6 +45,8 @@ class Policy:
         Mean cost in each resource, where there are several; ``cost`` is then their sum at exchange rates.
     more, more_shares : ndarray of shape (n_more,), optional
         Further points in force, and the shares of rows that follow them.
+    error : float
+        Standard error of the scores, where there are several resources.
     """
 
     thresholds: Floats
@@ -58,6 +60,7 @@ class Policy:
     costs: Floats | None = None
     more: Ints | None = None
     more_shares: Floats | None = None
+    error: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0:
@@ -117,7 +120,7 @@ class Policy:
     def __getitem__(self, places: Ints) -> "Policy":
         costs = None if self.costs is None else self.costs[places]
         of_points = self.thresholds[places], self.cost[places], self.score[places]
-        return Policy(*of_points, seed=self.seed, explore=self.explore, costs=costs)
+        return Policy(*of_points, seed=self.seed, explore=self.explore, costs=costs, error=self.error)
 
     @property
     def n_stages(self) -> int:
