@@ -4,6 +4,7 @@
         [--seeds 1] [--masks random known label value blocks] [--only complete bought believed ...]
     python benchmarks/bought.py thyroid [--rows 3000]
     python benchmarks/bought.py warning
+    python benchmarks/bought.py memory [--rows 12000]
     python benchmarks/bought.py certificates [letter] [--rows 4000] [--draws 300]
     python benchmarks/bought.py loop [letter] [--rows 3000] [--seeds 1]
     python benchmarks/bought.py picture          # writes docs/img/incomplete.png
@@ -13,7 +14,9 @@ others, each row has bought a column with a probability that depends on nothing 
 the label, on the value itself (which no method can see) or on a draw for three columns at once (``blocks``). For each
 budget: promised / real score @ cost / budget of the complete table, of ``fit(bought=)``, and of rivals: a fit that
 believes the blanks, columns filled with their means or by ``IterativeImputer``, rows that bought everything, these
-weighted by inverse probabilities, and LightGBM in a cascade. Refused: budgets for which few rows bought what they need.
+weighted by inverse probabilities, and LightGBM in a cascade. Intervals of 95 % either hold the real score or do not;
+binding budgets are those that some point of the frontier spends; refused are those for which few rows bought what they
+need.
 
 ``loop``: a system that was fitted on 3,000 complete rows serves as many as asked with ``explore=0.05``, and the next
 learns from all receipts so far, three times: promised / real score at the budget, beside a fit on the complete rows of
@@ -26,11 +29,14 @@ probability that depends on these, and is given or estimated.
 ``thyroid``: four blood tests at what they cost, ordered for four of five patients with a disorder and for three of ten
 others; what was asked and examined is known of all.
 
+``memory``: most memory that a process takes which fits complete rows, and one that fits with ``bought=``.
+
 ``picture``: promise and truth at the middle budget, where blanks depend on the label, against their share.
 """
 
 import argparse
 import os
+import resource
 import time
 import warnings
 from dataclasses import replace
@@ -146,7 +152,7 @@ class BoostedCascade:
 
 def compare(table, kind, args):
     """Print promised / real score @ cost divided by budget at three budgets, and what promises miss by."""
-    found, n_refused, seconds = {}, {}, {}
+    found, n_refused, seconds, spent, holds = {}, {}, {}, {}, {}
     for seed in range(args.seeds):
         X, y, new, truth = read(table, seed, args.rows)
         n_known = X.shape[1] // 4
@@ -177,7 +183,12 @@ def compare(table, kind, args):
                 if lacks and system.frontier_.cost[-1] < 0.9 * budget:
                     n_refused[name] += 1
                 point = system.at(budget=max(budget, system.frontier_.cost[0]))
-                cells[seed, number] = point.expected_score_, point.score(new, truth), point.cost(new).mean()
+                score, cost = point.score(new, truth), point.cost(new).mean()
+                cells[seed, number] = point.expected_score_, score, cost
+                low, high = point.expected_score_interval_
+                holds.setdefault(name, []).append(low <= score <= high)
+                if system.frontier_.cost[-1] >= budget:
+                    spent.setdefault(name, []).append(cost / budget)
     for name, cells in found.items():
         shown = "   ".join(
             f"{promised:.3f} / {real:.3f} @ {cost / budget:.2f}"
@@ -186,7 +197,9 @@ def compare(table, kind, args):
         missed = 100 * (cells[:, :, 0] - cells[:, :, 1]).mean(axis=1)
         print(
             f"{table:10s}{kind:7s}{args.share:4.0%} {name:10s}{shown}   promise {missed.mean():+5.1f} +- "
-            f"{missed.std():.1f}, refused {n_refused[name]}, {np.mean(seconds.get(name, [0])):.0f} s",
+            f"{missed.std():.1f}, intervals hold {sum(holds.get(name, []))} of {len(holds.get(name, []))}, binding "
+            f"budgets spent {np.mean(spent.get(name, [np.nan])):.2f}, refused {n_refused[name]}, "
+            f"{np.mean(seconds.get(name, [0])):.0f} s",
             flush=True,
         )
 
@@ -255,6 +268,24 @@ def warning():
                 warn_if_blanks_tell(rows, PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])))
             warned += bool(caught)
         print(f"{kind}: {warned / 2:.1f} % of 200 tables warned of")
+
+
+def memory(n_rows):
+    """Print the most memory of a process before and after a fit of letters, on complete rows and with a mask."""
+    for name in ("complete", "bought"):
+        if os.fork() == 0:
+            X, y, _, _ = read("letter", 0, n_rows)
+            bought, prices = mask_of("known", X, y, 4, 0.5, 0), np.where(np.arange(X.shape[1]) < 4, 0.0, 1.0)
+            small = rows_of(name, X[:500], y[:500], bought[:500], 4)
+            fit = thrifty.BudgetedClassifier(feature_costs=prices, random_state=0).fit
+            fit(*small[:2], **small[2])  # everything is compiled
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            given = rows_of(name, X, y, bought, 4)
+            fit(*given[:2], **given[2])
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(f"{name:10s}{most:.0f} MB, {most - before:.0f} MB more than for 500 rows", flush=True)
+            os._exit(0)
+        os.wait()
 
 
 def loop(table, seed, n_rows):
@@ -357,6 +388,9 @@ def main():
     warnings.simplefilter("ignore")
     if args.tables == ["thyroid"]:
         thyroid(args.rows)
+        return
+    if args.tables == ["memory"]:
+        memory(args.rows)
         return
     if args.tables == ["picture"]:
         picture(args)

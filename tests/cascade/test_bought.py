@@ -24,6 +24,7 @@ from thrifty.engine.table.table import Table
 from thrifty.engine.trees import bin_columns
 from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning
 from thrifty.learners.cascade import bought as module
+from thrifty.learners.cascade import estimators
 from thrifty.learners.estimators.checks import check_training_rows
 from thrifty.reporting.measure import measure
 
@@ -59,9 +60,11 @@ def fitted():
     return classifier().fit(np.where(mask, X, np.nan), y, bought=mask)
 
 
-def test_a_table_in_which_everything_was_bought_gives_the_same_fit():
+def test_a_table_in_which_everything_was_bought_gives_the_same_fit(monkeypatch):
+    monkeypatch.setattr(estimators, "EVALUATED_ROWS", 100)  # one fold of two is held out
     X, y, mask = table(0, 300)
     plain, asked = classifier().fit(X, y), classifier().fit(X, y, bought=np.ones_like(mask))
+    assert len(plain.evidence_.gate) < 200
     for name in ("gate", "quality", "cost", "points", "optimism"):
         np.testing.assert_array_equal(getattr(plain.evidence_, name), getattr(asked.evidence_, name))
 
@@ -76,6 +79,15 @@ def test_a_promise_is_kept_where_blanks_depend_on_the_target(fitted):
         assert abs(ours.expected_score_ - ours.score(new, target)) < 0.04
         assert plain.expected_score_ - plain.score(new, target) > 0.04
         assert ours.cost(new).mean() == pytest.approx(budget, rel=0.2)
+
+
+def test_promises_come_from_few_folds_where_rows_are_many(monkeypatch):
+    monkeypatch.setattr(estimators, "EVALUATED_ROWS", 300)
+    X, y, mask = table(0, 1200)
+    fitted = classifier().fit(np.where(mask, X, np.nan), y, bought=mask)
+    assert len(fitted.evidence_.gate) == len(fitted.evidence_.rows) == 600
+    new, truth, _ = table(1, 4000)
+    assert fitted.expected_score_ == pytest.approx(fitted.score(new, truth), abs=0.03)
 
 
 def test_what_cells_hold_that_were_not_bought_does_not_matter(fitted):

@@ -133,17 +133,20 @@ class TrainingRows:
             folds=self.folds[rows],
         )
 
-    def with_enough_folds(self) -> "TrainingRows":
-        """The same rows, of which as many folds are held out as have ``EVALUATED_ROWS``, or a part of one."""
+    def with_enough_folds(self, shown: Any, n_enough: int) -> "TrainingRows":
+        """The same rows, of which as many folds are held out as have ``n_enough`` rows, or a part of one.
+
+        ``shown`` is their content, by which a fold is parted.
+        """
         n_held_out = np.cumsum(np.bincount(self.folds))
-        n_folds = int(np.searchsorted(n_held_out, min(EVALUATED_ROWS, n_held_out[-1]))) + 1
+        n_folds = int(np.searchsorted(n_held_out, min(n_enough, n_held_out[-1]))) + 1
         folds = np.where(self.folds < n_folds, self.folds, -1)
         first = np.flatnonzero(folds == 0)
         # Where scores carry no uncertainty, gates are learned from all held-out rows.
         is_class = self.task.has_uncertainty
         if is_class and len(folds) >= MANY_ROWS and len(first) >= 2 * MANY_HELD_OUT:
             strata = self.task.strata(self.y[first])
-            parts = content_folds(self.X[first], strata, len(first) // MANY_HELD_OUT, PART_SEED)
+            parts = content_folds(shown[first], strata, len(first) // MANY_HELD_OUT, PART_SEED)
             folds[first[parts > 0]] = -1
         return replace(self, folds=folds)
 

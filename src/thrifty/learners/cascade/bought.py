@@ -445,24 +445,26 @@ def corrected(
 ) -> tuple[Evidence, Bools]:
     """Evidence of the first copy of each row with the bias of completed rows, and the points that have support.
 
-    ``evidence`` and ``rows`` have ``N_COPIES`` copies of the rows of ``bought``, one after another, and ``sets`` the
-    columns that they hold at every stage.
+    ``rows`` has ``N_COPIES`` copies of the rows of ``bought``, one after another, ``evidence`` those of them that are
+    held out, and ``sets`` the columns that they hold at every stage.
     """
-    n_rows, n_places = len(bought.cells), evidence.n_stages + 1
+    held_out = np.flatnonzero(rows.folds[: len(bought.cells)] >= 0)
+    n_rows, n_places = len(held_out), evidence.n_stages + 1
     unit = evidence.unit
     first = evidence.take(np.arange(n_rows if unit is None else len(unit) // N_COPIES))
     if unit is not None:  # orders of documents are not corrected: they belong to no place
         assert evidence.points is not None
         return first, np.ones(len(evidence.points), dtype=bool)
-    weight = rows.weight[:n_rows] * N_COPIES
+    weight, target = rows.weight[held_out] * N_COPIES, rows.y[held_out]
     first = replace(first, weight=weight)
     assert evidence.points is not None  # the operating points of a cascade
     holds, chance = _support(sets, rows, bought, prices)
     is_supported = np.minimum.accumulate(holds.sum(axis=0) >= MIN_SUPPORT)
+    holds, chance = holds[held_out], chance[held_out]
     gate = evidence.gate.reshape(N_COPIES, n_rows, -1)
     quality = np.asarray(evidence.quality, dtype=np.float64).reshape(N_COPIES, n_rows, -1)
-    cells = [_cells(rows, quality[:, :, k], gate[:, :, k]) for k in range(n_places - 1)]
-    stratum = rows.task.strata(rows.y[:n_rows])
+    stratum = rows.task.strata(target)
+    cells = [_cells(stratum, quality[:, :, k], gate[:, :, k]) for k in range(n_places - 1)]
     bias, is_kept = [], []
     for point in evidence.points:
         place = route_by(evidence.gate, point).reshape(N_COPIES, n_rows)
@@ -539,9 +541,9 @@ def _support(
     return holds, np.maximum(chance, LEAST_PROPENSITY)
 
 
-def _cells(rows: TrainingRows, quality: Floats, gate: Floats) -> Ints:
+def _cells(stratum: Ints, quality: Floats, gate: Floats) -> Ints:
     """Group of copies with the same target, about the same quality, and about the same gate, at one place."""
-    number = np.tile(rows.task.strata(rows.y[: gate.shape[1]]), (len(gate), 1)).astype(np.intp)
+    number = np.tile(stratum, (len(gate), 1)).astype(np.intp)
     for values, n_groups in ((quality, 4), (gate, _N_GATES)):
         groups = _in_groups(values, n_groups)
         number = number * (int(groups.max()) + 1) + groups

@@ -13,7 +13,13 @@ from thrifty.engine.evidence.budgets import within_budget, within_budgets
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import convex_hull, exploring, measured, with_points_between
-from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, assign_folds, held_out_rows
+from thrifty.engine.full.crossfit import (
+    EVALUATED_ROWS,
+    CrossFittedFull,
+    TrainingRows,
+    assign_folds,
+    held_out_rows,
+)
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.tasks.classes import classification_of, read_loss
@@ -28,7 +34,7 @@ from thrifty.errors import (
     InvalidParameterError,
     NoPriceOfMistakesError,
 )
-from thrifty.learners.cascade.bought import completed, warn_if_blanks_tell, with_support
+from thrifty.learners.cascade.bought import N_COPIES, completed, warn_if_blanks_tell, with_support
 from thrifty.learners.cascade.evaluation import BEYOND_DOUBT, compare
 from thrifty.learners.cascade.learn import (
     LearnedCascade,
@@ -222,9 +228,6 @@ class BudgetedCascade(ChainEstimator):
             if report is None:
                 expected = _expected_seconds(rows, threads_of(self.n_jobs))
                 report = progress_printer(self.verbose, type(self).__name__, SHARES, expected)
-            # Folds of the user's splitter are all held out, and so are those of queries and of completed rows.
-            if isinstance(self.cv, Integral) and rows.task.query_of(rows.y) is None and bought is None:
-                rows = rows.with_enough_folds()
             prices = self._price_list(rows)
             check_spending(prices, budget)
             # A parameter of classifiers; the others have twelve without it, and take ``at(cap=...)``.
@@ -257,14 +260,20 @@ class BudgetedCascade(ChainEstimator):
             if bought is not None:
                 n_given = len(rows.X if rows.every_row is None else rows.every_row)
                 purchased = read_bought(bought, propensity, rows.table, n_given, prices)
+            shown, query = rows.X, rows.task.query_of(rows.y)
             if purchased is not None:
                 shown = np.where(purchased.cells, rows.X, np.nan)
                 if isinstance(self.cv, Integral):  # by content, without that of cells that were not bought
-                    strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
+                    strata = rows.task.strata(rows.y)
                     rows = replace(rows, folds=assign_folds(self.cv, shown, rows.y, strata, seed, query))
+            # Folds of the user's splitter are all held out, and so are those of queries.
+            if isinstance(self.cv, Integral) and query is None:
+                rows = rows.with_enough_folds(shown, EVALUATED_ROWS * (1 if purchased is None else 2))
+            if purchased is not None:
                 rows = completed(rows, bin_columns(shown, None, self._categorical), purchased, seed)
             if bought is not None and np.isnan(rows.X).any():  # cells that were bought, and came back blank
                 validated(self, rows.table, reset=False)
+            n_copies = 1 if purchased is None or query is not None else N_COPIES
             full = self._full()
             by_row = prices.by_row
             problem = CascadeProblem(
@@ -275,7 +284,9 @@ class BudgetedCascade(ChainEstimator):
                 folds=held_out_rows(rows),
                 price_list=prices,
                 amounts=None if by_row is None else by_row.of_rows(rows.table, np.arange(len(rows.y)), None),
-                capacities=check_sizes(options.sizes, len(rows.y), is_slow=not rows.task.has_uncertainty),
+                capacities=check_sizes(
+                    options.sizes, len(rows.y) // n_copies, is_slow=not rows.task.has_uncertainty
+                ),
                 n_stages=options.max_stages,
                 structure="line"
                 if purchased or has_delays or (cap is not None and options.structure == "auto")
@@ -285,7 +296,10 @@ class BudgetedCascade(ChainEstimator):
                 limits=limits,
                 cap=caps,
                 # Folds of the user's splitter are not reassigned: they may keep related rows together.
-                n_repeats=n_repeats_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+                n_repeats=1
+                if purchased or not isinstance(self.cv, Integral)
+                else n_repeats_for(rows.task, len(rows.y)),
+                n_copies=n_copies,
                 n_threads=threads_of(self.n_jobs),
                 progress=report,
             )
@@ -310,7 +324,7 @@ class BudgetedCascade(ChainEstimator):
             _warn_if_full_is_worse(learned, held_out, rows.take(np.flatnonzero(is_held_out)))
             if purchased is not None:
                 learned = with_support(learned, rows, purchased, prices)
-                rows = rows.take(np.arange(len(learned.evidence.gate)))
+                rows = rows.take(np.arange(len(purchased.cells)))
                 is_held_out = rows.folds >= 0
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes

@@ -129,8 +129,10 @@ def find_plans(problem: CascadeProblem) -> PlanComparison:
 
 def _sample(problem: CascadeProblem) -> tuple[Ints, CascadeProblem]:
     """Rows by which plans are found and compared, and the problem of these, with merged bins."""
-    # By content, so that equal rows are all used or not at all.
-    is_used = uniforms(problem.table.codes, SAMPLE_SEED) < PLAN_ROWS / problem.n_rows
+    # By content, so that equal rows are all used or not at all; of several copies the first one.
+    n_distinct = problem.n_rows // problem.n_copies
+    is_used = uniforms(problem.table.codes, SAMPLE_SEED) < PLAN_ROWS / n_distinct
+    is_used[n_distinct:] = False
     if problem.serves_without_held_out:
         is_used[problem.folds[0]] = True  # which decide, and are few
     rows, place = np.flatnonzero(is_used), np.cumsum(is_used) - 1
@@ -141,7 +143,8 @@ def _sample(problem: CascadeProblem) -> tuple[Ints, CascadeProblem]:
         problem,
         table=table,
         y=problem.y[rows],
-        weight=problem.weight[rows],
+        weight=problem.weight[rows] * problem.n_copies,
+        n_copies=1,
         folds=[place[fold[is_used[fold]]] for fold in problem.folds],
         amounts=None if amounts is None else amounts[rows],
     )

@@ -144,6 +144,8 @@ class CascadeProblem(TrainingSet):
         What no row may spend in each resource, infinite where any is; of one resource its cap.
     n_repeats : int
         Repeats of cross-validation, of which ``folds`` is the first.
+    n_copies : int
+        Copies of each row, one after another, in which cells that were not bought were completed.
     n_threads : int
         Number of folds that are fitted in parallel.
     progress : callable
@@ -161,6 +163,7 @@ class CascadeProblem(TrainingSet):
     limits: Floats | None = None
     cap: Floats | None = None
     n_repeats: int = 1
+    n_copies: int = 1
     n_threads: int = 1
     progress: Progress = silent
 
@@ -252,8 +255,10 @@ class AnsweredProblem(CascadeProblem):
         rows = self.evaluated_rows
         if len(rows) == self.n_rows:
             return self
-        strata = self.task.strata(self.y[rows])
-        fold_of = content_folds(self.table.codes[rows], strata, EVALUATION_FOLDS, EVALUATION_SEED)
+        first = rows[: len(rows) // self.n_copies]  # the copies of a row are in one fold
+        strata = self.task.strata(self.y[first])
+        fold_of = content_folds(self.table.codes[first], strata, EVALUATION_FOLDS, EVALUATION_SEED)
+        fold_of = np.tile(fold_of, self.n_copies)
         return self.of_rows(rows, [np.flatnonzero(fold_of == fold) for fold in range(EVALUATION_FOLDS)])
 
     def costs(self, sets: Sequence[Ints]) -> Floats:
@@ -318,6 +323,7 @@ class AnsweredProblem(CascadeProblem):
             table=self.table.take(rows),
             y=self.y[rows],
             weight=self.weight[rows],
+            n_copies=1,
             folds=folds,
             full_scores=self.full_scores[rows],
             behind=None if self.behind is None else replace(self.behind, route=self.behind.route[rows]),

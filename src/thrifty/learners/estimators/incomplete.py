@@ -137,10 +137,14 @@ def known_columns(X: Floats, y: Floats, task: Task, bought: Bought) -> Floats:
 
 
 def estimated_chance(known: Floats, has_all: Bools, folds: Ints | None, n_levels: int) -> Floats:
-    """Probability, out of fold, of having bought; the last column has so many levels, or numbers where it has none."""
+    """Probability, out of fold, of having bought; the last column has so many levels, or numbers where it has none.
+
+    Rows that no fold holds out have NaN.
+    """
     folds = np.arange(len(known)) % _N_FOLDS if folds is None else folds
-    chance, of_class = np.empty(len(known)), [known.shape[1] - 1] if 0 < n_levels <= 255 else None
-    for fold in np.unique(folds):
+    chance = np.full(len(known), np.nan)
+    of_class = [known.shape[1] - 1] if 0 < n_levels <= 255 else None
+    for fold in np.unique(folds[folds >= 0]):
         learn, held = folds != fold, folds == fold
         if len(np.unique(has_all[learn])) < 2:
             chance[held] = has_all[learn].mean()
