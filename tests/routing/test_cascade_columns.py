@@ -42,22 +42,24 @@ def test_a_row_pays_for_the_columns_of_the_models_that_it_asks_and_for_each_once
     for row in range(len(X)):
         names = [name for name, is_asked in zip(cascade.router_.pool_, asked[row], strict=True) if is_asked]
         bought = sorted({column for name in names for column in cascade.columns_of_[name]})
-        models = sum(MODEL_PRICES[name.split(" on ")[0]] for name in names)
+        models = sum(
+            MODEL_PRICES.get(name.split(" on ")[0], 0.0) for name in names
+        )  # thrifty's own cost nothing
         assert run.cost[row] == pytest.approx(models + listed[bought].sum())
 
 
 def test_it_is_as_good_as_all_columns_for_a_part_of_their_price(cascade):
     X, y = table(400, seed=2)
     whole = CascadeClassifier(MODELS, model_prices=MODEL_PRICES, cv=3, random_state=0).fit(*table())
-    assert cascade.at(budget=6.6).score(X, y) > whole.score(X, y) - 0.02
-    assert cascade.at(budget=6.6).cost(X).mean() < 6.7  # all columns cost 26
+    assert cascade.at(budget=4.0).score(X, y) > whole.score(X, y) - 0.02
+    assert cascade.at(budget=4.0).cost(X).mean() < 4.6  # all columns cost 26
     assert cascade.at(budget=2.0).score(X, y) > 0.6
     assert cascade.at(budget=0.5).cost(X).mean() < 0.8  # mostly no column but the free one
 
 
 def test_columns_that_were_not_bought_are_not_read(cascade):
     X, _ = table(50, seed=3)
-    cheap = cascade.at(budget=4.0)
+    cheap = cascade.at(budget=2.0)
     other = X.assign(noise=-X["noise"])
     assert all(3 not in cheap.columns_of_[name] for name in cheap.route(X))
     assert np.array_equal(cheap.predict(X), cheap.predict(other))
@@ -84,7 +86,7 @@ def test_it_goes_through_the_doors(cascade, tmp_path, capsys):
 
 def test_a_gateway_serves_it_and_bills_the_columns_too(cascade):
     X, _ = table(6, seed=9)
-    plan = cascade.at(budget=20.0)
+    plan = cascade.at(budget=20.0, mix=False)  # requests have no keys to draw lots by
     inputs = [
         {"name": name, "shape": [6, 1], "datatype": "FP64", "data": X[name].tolist()} for name in X.columns
     ]

@@ -261,7 +261,7 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 with _naming("groups", kind="the argument"):
                     cv = list(splitter.split(X, y, groups))
             rows = check_training_rows(self, X, y, sample_weight, cv, seed)
-            plan = None if self.prices is None else self._with_columns(models, prices, rows, seed)
+            plan = None if self.prices is None else self._with_columns(models, prices, rows)
             self.columns_of_: dict[str, tuple[int, ...]] = {} if plan is None else plan.columns_of
             self.free_columns_ = None if plan is None else plan.free
             if plan is not None:
@@ -376,11 +376,11 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 raise InvalidInputError(f"{rule}, where columns have prices.")
 
     def _with_columns(
-        self, models: Mapping[str, Any], prices: Mapping[str, float], rows: TrainingRows, seed: int
+        self, models: Mapping[str, Any], prices: Mapping[str, float], rows: TrainingRows
     ) -> ColumnPlan:
         """The estimators on nested sets of columns, and what each costs before and after the others."""
         names = getattr(self, "feature_names_in_", None)
-        return plan_columns(resolve_prices(None, self.prices, Prices()), models, prices, rows, names, seed)
+        return plan_columns(resolve_prices(None, self.prices, Prices()), models, prices, rows, names)
 
     def _answers_of(self, reference: str, models: Mapping[str, Any], X: Any, y: Any) -> Any:
         if y is not None:
@@ -967,8 +967,8 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
         What no row ever pays, of ``model_prices``.
     prices : Prices or path, default=None
         Prices of the columns, in the unit of ``model_prices``. Each estimator is then fitted on a few nested sets of
-        columns, too, such as "forest on 5 columns", and a row pays once for the columns of those that it asks. Before
-        the first one, the plan reads the columns that are free.
+        columns, too, such as "forest on 5 columns", beside "boosted trees" that cost nothing, and a row pays once for
+        the columns of those that it asks. Before the first one, the plan reads the columns that are free.
 
     Attributes
     ----------

@@ -2,8 +2,9 @@
 
 **An estimator on some of the columns is a model, whose price after another one is that of the columns not bought yet.**
 
-The sets are prefixes of one order of the groups of columns: the next group explains most of what is open of the target
-for its price, as trees find out of bag. Sets are nested, so that prices after others are exact.
+The sets are those along the order in which a cascade in front of one full model would buy. They are nested, so that
+prices after others are exact. Beside the estimators of the user, boosted trees that cost nothing stand on each set, as
+the stages of such a cascade do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,18 +14,26 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from thrifty.arrays import Floats, Ints
-from thrifty.engine.full.crossfit import TrainingRows
+from thrifty.arrays import Ints
+from thrifty.engine.full.crossfit import TrainingRows, held_out_rows
 from thrifty.engine.full.model import is_estimator
 from thrifty.engine.prices.billing import PriceList
 from thrifty.engine.prices.prices import Prices, check_price_list
+from thrifty.engine.trees.binning import bin_columns
 from thrifty.errors import InvalidInputError
-from thrifty.learners.routing.quality import fit_out_of_bag, means_of_known
+from thrifty.learners.cascade.estimators import check_sizes
+from thrifty.learners.cascade.plan import find_plans
+from thrifty.learners.cascade.problem import CascadeProblem
+from thrifty.learners.trees.full import TreesClassifier, TreesRegressor
 
-_SHARES = 0.5, 0.8, 0.95, 0.995
-"""Shares of what all columns explain at which a set is kept (no command chose them)."""
-_ROWS, _TREES, _LEAF = 2_000, 16, 4
-"""Rows and trees of the search, and rows of a leaf."""
+OWN = "boosted trees"
+"""Name of the model of each set that is not the user's."""
+
+_PLACES = 1, 2, 3, 5, 8
+"""Stages of such a cascade whose columns are kept (``benchmarks/columns_and_models.py``)."""
+
+_NOTHING = 1e-9
+"""Price of a model that costs nothing, as a share of all columns: prices are positive."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,6 @@ def plan_columns(
     model_prices: Mapping[str, float],
     rows: TrainingRows,
     names: Sequence[str] | None,
-    seed: int,
 ) -> ColumnPlan:
     """Choose sets of columns, and put each estimator on each of them; fitted ones read all columns."""
     if len(prices.by_row) or prices.full or prices.full_features is not None:
@@ -76,7 +84,14 @@ def plan_columns(
     made: dict[str, Any] = {}
     cost: dict[str, float] = {}
     columns_of: dict[str, tuple[int, ...]] = {}
-    for columns in (*_nested_sets(listed, rows, seed), everything):
+    own: Any = TreesClassifier() if len(rows.task.classes) else TreesRegressor()
+    if OWN in models:
+        raise InvalidInputError(
+            f"{OWN!r} is the name of a model that stands beside yours. Rename that estimator."
+        )
+    models = {OWN: own, **models}
+    model_prices = {OWN: _NOTHING * listed.cost_of(everything), **model_prices}
+    for columns in (*_nested_sets(listed, rows), everything):
         for name, model in models.items():
             is_fitted = not is_estimator(model) or isinstance(model, FrozenEstimator)
             if is_fitted and columns is not everything:
@@ -96,47 +111,19 @@ def plan_columns(
     return ColumnPlan(made, cost, after, columns_of, tuple(free.tolist()))
 
 
-def _nested_sets(listed: PriceList, rows: TrainingRows, seed: int) -> list[Ints]:
+def _nested_sets(listed: PriceList, rows: TrainingRows) -> list[Ints]:
     """Sets of columns of rising price, without that of all columns: those that are free, if any, and a first group."""
-    some = np.arange(0, len(rows.y), -(-len(rows.y) // _ROWS))
-    X = np.asarray(rows.X, dtype=np.float64)[some]
-    Z = np.where(np.isnan(X), means_of_known(X), X)
-    target = np.asarray(rows.y, dtype=np.float64)[some]
-    if len(rows.task.classes):
-        target = (target[:, None] == np.unique(target)).astype(np.float64)
-    target = target.reshape(len(some), -1) - target.reshape(len(some), -1).mean(axis=0)
-    total = float((target * target).sum())
-
-    def explained(columns: Ints) -> float:
-        wanted = target if target.shape[1] > 1 else target[:, 0]
-        answers = fit_out_of_bag(Z[:, columns], wanted, _TREES, _LEAF, seed, max_features=1.0)[1]
-        answers = answers.reshape(target.shape)
-        return 1.0 - float(((target - answers) ** 2).sum()) / total
-
-    held: Ints = np.flatnonzero(listed.prices[listed.group_of] == 0.0)
-    path, values = [held], [explained(held) if len(held) else 0.0]
-    gains = {group: np.inf for group in range(len(listed.prices)) if listed.prices[group] > 0.0}
-    most = explained(np.arange(X.shape[1]))
-    while gains and values[-1] < _SHARES[-1] * most:
-        fresh: set[int] = set()
-        # Gains shrink as columns are added: only the largest one is computed again, until it stays the largest.
-        while (best := max(gains, key=lambda group: (gains[group], -group))) not in fresh:
-            columns = _with_group(listed, held, best)
-            further = listed.cost_of(columns) - (listed.cost_of(held) if len(held) else 0.0)
-            gains[best] = round((explained(columns) - values[-1]) / further, 9)
-            fresh.add(best)
-        del gains[best]
-        held = _with_group(listed, held, best)
-        path.append(held)
-        values.append(max(explained(held), values[-1]))
-    reached: Floats = np.array(values)
-    kept = {0, min(1, len(path) - 1)} | {
-        int(np.argmax(reached >= share * most)) for share in _SHARES if reached[-1] >= share * most
-    }
-    return [path[place] for place in sorted(kept) if 0 < len(path[place]) < X.shape[1]]
-
-
-def _with_group(listed: PriceList, held: Ints, group: int) -> Ints:
-    """Columns held, and those of a group."""
-    columns: Ints = np.union1d(held, np.flatnonzero(listed.group_of == group)).astype(np.intp)
-    return columns
+    problem = CascadeProblem(
+        task=rows.task,
+        table=bin_columns(rows.X, rows.weight),
+        y=rows.y,
+        weight=rows.weight,
+        folds=held_out_rows(rows),
+        price_list=listed,
+        capacities=check_sizes(None, len(rows.y), is_slow=not rows.task.has_uncertainty),
+    )
+    along = find_plans(problem).plans[0].sets
+    free = np.flatnonzero(listed.prices[listed.group_of] == 0.0)
+    wanted = [free, *(along[min(place, len(along)) - 1] for place in _PLACES)]
+    sets = {len(columns): np.sort(columns).astype(np.intp) for columns in wanted}
+    return [sets[size] for size in sorted(sets) if 0 < size < rows.X.shape[1]]
