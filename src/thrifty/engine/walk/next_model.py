@@ -681,8 +681,24 @@ class Programme:
         )
 
 
+class _OfRules:
+    """Rules that decide by other rules."""
+
+    rules: Any
+
+    @property
+    def n_rules(self) -> int:
+        """Number of rules."""
+        return self.rules.n_rules
+
+    @property
+    def reads_row(self) -> bool:
+        """Whether the rules look at what is expected of a row."""
+        return self.rules.reads_row
+
+
 @dataclass(frozen=True, eq=False)
-class AtRates:
+class AtRates(_OfRules):
     """Rules that look at costs in several resources, at exchange rates of their own.
 
     Attributes
@@ -695,16 +711,6 @@ class AtRates:
 
     rules: Routes | Programme
     rates: Floats
-
-    @property
-    def n_rules(self) -> int:
-        """Number of rules."""
-        return self.rules.n_rules
-
-    @property
-    def reads_row(self) -> bool:
-        """Whether the rules look at what is expected of a row."""
-        return self.rules.reads_row
 
     def suits(self, log: Log) -> bool:
         """True if the log has costs in as many resources, and the rules suit it."""
@@ -721,7 +727,7 @@ class AtRates:
 
 
 @dataclass(frozen=True, eq=False)
-class Capped:
+class Capped(_OfRules):
     """Rules under which no row pays more than a cap.
 
     A row stops where the next model could cost more than is left; if that is its first one, it asks the model of the
@@ -740,16 +746,6 @@ class Capped:
     rules: Cascades | Thresholds | Routes | Programme | AtRates
     prices: Floats
     limits: Floats
-
-    @property
-    def n_rules(self) -> int:
-        """Number of rules."""
-        return self.rules.n_rules
-
-    @property
-    def reads_row(self) -> bool:
-        """Whether the rules look at what is expected of a row."""
-        return self.rules.reads_row
 
     def suits(self, log: Log) -> bool:
         """True if the rules suit the log, and some model costs no more than the cap."""
