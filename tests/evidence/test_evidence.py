@@ -488,3 +488,10 @@ def test_a_rule_is_a_place_that_all_rows_are_answered_at():
     assert chain.score.tolist() == frontier.score.tolist()
     with pytest.raises(InvalidInputError, match="numbers of 3 rules"):
         Evidence.of_rules(cost, quality, points=np.array([[3.0]]))
+
+
+def test_evidence_prints_its_size_and_that_of_a_point_its_means():
+    point = Evidence.of_point([1.0, 3.0], [True, False], [False, True])
+    assert repr(point) == "Evidence(2 rows: mean cost 2, mean quality 0.5)"
+    gate = np.array([[0.1, 0.4], [0.2, 0.3], [0.5, 0.1]])
+    assert repr(Evidence(gate, np.ones((3, 3)), np.array([1.0, 2.0, 3.0]))) == "Evidence(3 rows, 2 stages)"

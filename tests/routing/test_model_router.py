@@ -116,7 +116,7 @@ def test_comparing_answers_is_better_than_the_best_model_alone_and_costs_less(ro
     n_asked = (found.asked != "").sum() / 3000
     assert repr(found) == (
         f"Replay(3,000 rows: mean quality {found.quality.mean():.4g}, mean cost {found.cost.mean():.4g}, "
-        f"{n_asked:.3g} models asked per row)"
+        f"models asked per row {n_asked:.3g})"
     )
     alone = ModelRouter(PRICES, max_asks=1).fit(*make_log(600)).replay(X, quality, cost, answers)
     assert alone.asked.shape == (3000, 1)

@@ -423,6 +423,13 @@ class Evidence:
         """Rules that all rows follow, as those of a router: cost and quality of each row under each rule."""
         return cls(np.empty((len(np.asarray(quality)), 0)), np.asarray(quality), np.asarray(cost), **fields)
 
+    def __repr__(self) -> str:
+        what = f"Evidence({self.n_rows:,} rows"
+        if not self.is_fixed or self.points is None or len(self.points) != 1:
+            return f"{what}, {self.n_stages} stages)" if self.n_stages else f"{what}, rules)"
+        _, cost, quality = self.at_point(self.points[0])
+        return f"{what}: mean cost {np.mean(cost):.4g}, mean quality {np.mean(quality):.4g})"
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

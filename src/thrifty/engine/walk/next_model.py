@@ -970,7 +970,8 @@ class Replay(NamedTuple):
     def __repr__(self) -> str:
         is_asked = self.asked != "" if np.asarray(self.asked).dtype.kind in "UO" else self.asked >= 0
         means = f"mean quality {np.nanmean(self.quality):.4g}, mean cost {np.mean(self.cost):.4g}"
-        return f"Replay({len(self.cost):,} rows: {means}, {np.sum(is_asked) / len(self.cost):.3g} models asked per row)"
+        n_asked = np.sum(is_asked) / len(self.cost)
+        return f"Replay({len(self.cost):,} rows: {means}, models asked per row {n_asked:.3g})"
 
 
 Asker = Callable[[int, Ints], None]
