@@ -199,9 +199,9 @@ def test_a_cascade_of_models_asks_in_threads_and_keeps_its_cap():
         ("forest", ExtraTreesClassifier(10, random_state=0)),
     ]
     prices = {"bayes": PRICES["a"], "tree": PRICES["b"], "forest": PRICES["c"]}
-    clf = CascadeClassifier(models, model_prices=prices, ask="parallel", cap={"seconds": 3.0}, random_state=0)
-    clf = clf.fit(X[:300, :6], y[:300])
+    clf = CascadeClassifier(models, model_prices=prices, ask="parallel", random_state=0)
+    clf = clf.fit(X[:300, :6], y[:300]).at(cap={"seconds": 3.0})
     assert clf.cost(X[300:, :6])["seconds"].max() <= 3.0
     assert clf.at(budget={"dollars": 4.0}).score(X[300:, :6], y[300:]) > 0.8
     with pytest.raises(InvalidInputError, match="measured seconds differ"):
-        CascadeClassifier(models, cap=1.0).fit(X[:300, :6], y[:300])
+        CascadeClassifier(models).fit(X[:300, :6], y[:300]).at(cap=1.0)

@@ -148,7 +148,6 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
     after: Any = None
     columns: bool | None = None
     ask: str = "in turn"
-    cap: Any = None
     prices: Any = None
 
     # -- parameters --------------------------------------------------------------------------------
@@ -243,10 +242,6 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
             seed, models = check_seed(self.random_state), self._named_models()
             prices = self._given_prices([*models])
             resources = check_resources(resources_of_models(None, prices), self.after, self.ask)
-            if self.cap is not None and not prices:
-                raise InvalidParameterError(
-                    "cap", f"needs model_prices: measured seconds differ from call to call; got {self.cap!r}."
-                )
             budget = self.budget
             if budget is not None:
                 budget = (
@@ -329,7 +324,6 @@ class ModelCascade(PickledWithVersion, BaseEstimator):  # type: ignore[misc]  # 
                 random_state=seed,
                 after=after,
                 ask=self.ask,
-                cap=self.cap,
             )
             router._min_rows = N_FOLDS  # few rows are warned of already
             router.fit(self._routed_columns(rows.X) if reads_columns else None, **log)
@@ -966,8 +960,6 @@ class CascadeClassifier(ClassifierMixin, ModelCascade):  # type: ignore[misc]  #
     ask : {"in turn", "parallel"}, default="in turn"
         Whether estimators may be asked at once, in threads, where ``model_prices`` are in several resources, one of
         them ``"seconds"``: seconds are then the longest of them, all else adds.
-    cap : float, or dict of resource to float, default=None
-        What no row ever pays, of ``model_prices``.
     prices : Prices or path, default=None
         Prices of the columns, in the unit of ``model_prices``. Each estimator is then fitted on a few nested sets of
         columns, too, such as "forest on 5 columns", beside "boosted trees" that cost nothing, and a row pays once for
@@ -1072,7 +1064,7 @@ class CascadeRegressor(RegressorMixin, ModelCascade):  # type: ignore[misc]  # s
     ----------
     estimators : list of (str, estimator)
         At least two regressors, or functions of rows that return numbers; as of ``CascadeClassifier``.
-    model_prices, budget, max_asks, cv, batch_size, n_jobs, random_state, after, columns, ask, cap, prices
+    model_prices, budget, max_asks, cv, batch_size, n_jobs, random_state, after, columns, ask, prices
         As of ``CascadeClassifier``.
 
     Attributes
