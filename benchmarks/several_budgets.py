@@ -147,13 +147,21 @@ def priced(costs, names, full, **more):
     return Prices(of_columns, full=dict(zip(names, np.asarray(full).tolist(), strict=True)), **more)
 
 
-def in_all(clf, chain):
-    """A cascade that was fitted on a sum of prices, billed in all resources: its points, their costs and scores."""
-    billed = replace(clf._learned, price_list=chain.price_list)
+def in_all(clf, chain, X):
+    """A cascade that was fitted on a sum of prices, billed in all resources, and its points with costs and scores.
+
+    Where it buys in a tree, costs are those of the new rows X: it is told what they will pay.
+    """
+    billed, policy = replace(clf._learned, price_list=chain.price_list), clf._learned.policy
     places = billed.bought_by_place
-    costs = chain.price_list.costs_of_rows(places, np.arange(len(places)) == len(places) - 1)
-    evidence = replace(clf.evidence_, costs=costs, rounds=billed.rounds)
-    return billed, replace(clf._learned.policy, costs=evidence.mean_costs(clf._learned.policy.thresholds))
+    if len(places) == clf.evidence_.cost.shape[-1]:
+        of_places = chain.price_list.costs_of_rows(places, np.arange(len(places)) == len(places) - 1)
+        costs = replace(clf.evidence_, costs=of_places, rounds=billed.rounds).mean_costs(policy.thresholds)
+    else:
+        costs = np.array(
+            [billed.at(policy.at(k)).cost(X).to_numpy().mean(axis=0) for k in range(len(policy))]
+        )
+    return billed, replace(policy, costs=costs)
 
 
 def along_hull(policy, limits):
@@ -197,8 +205,8 @@ def of_table(table, train, test):
     for weight in WEIGHTS:
         rate = np.array([1 - weight, weight]) / total
         summed = fit(Prices(table.costs @ rate, full=float(table.full @ rate)))
-        systems[f"rate {weight:g}"] = (*in_all(summed, chain), along_hull)
-    first = in_all(fit(Prices(table.costs[:, 0], full=float(table.full[0]))), chain)
+        systems[f"rate {weight:g}"] = (*in_all(summed, chain, X[test]), along_hull)
+    first = in_all(fit(Prices(table.costs[:, 0], full=float(table.full[0]))), chain, X[test])
     systems |= {"filter": (*first, best_point), "one budget": (*first, one_budget)}
 
     def outcome(system, policy):
