@@ -20,11 +20,11 @@ from thrifty import (
     load,
     save,
 )
+from thrifty.engine.full import crossfit
 from thrifty.engine.table.table import Table
 from thrifty.engine.trees import bin_columns
 from thrifty.errors import InformativeBlanksWarning, InvalidInputError, MissingSupportWarning
 from thrifty.learners.cascade import bought as module
-from thrifty.learners.cascade import estimators
 from thrifty.learners.estimators.checks import check_training_rows
 from thrifty.reporting.measure import measure
 
@@ -61,7 +61,7 @@ def fitted():
 
 
 def test_a_table_in_which_everything_was_bought_gives_the_same_fit(monkeypatch):
-    monkeypatch.setattr(estimators, "EVALUATED_ROWS", 100)  # one fold of two is held out
+    monkeypatch.setattr(crossfit, "EVALUATED_ROWS", 100)  # one fold of two is held out
     X, y, mask = table(0, 300)
     plain, asked = classifier().fit(X, y), classifier().fit(X, y, bought=np.ones_like(mask))
     assert len(plain.evidence_.gate) < 200
@@ -82,7 +82,7 @@ def test_a_promise_is_kept_where_blanks_depend_on_the_target(fitted):
 
 
 def test_promises_come_from_few_folds_where_rows_are_many(monkeypatch):
-    monkeypatch.setattr(estimators, "EVALUATED_ROWS", 300)
+    monkeypatch.setattr(crossfit, "EVALUATED_ROWS", 300)
     X, y, mask = table(0, 1200)
     fitted = classifier().fit(np.where(mask, X, np.nan), y, bought=mask)
     assert len(fitted.evidence_.gate) == len(fitted.evidence_.rows) == 600

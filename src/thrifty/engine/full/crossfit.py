@@ -133,13 +133,13 @@ class TrainingRows:
             folds=self.folds[rows],
         )
 
-    def with_enough_folds(self, shown: Any, n_enough: int) -> "TrainingRows":
-        """The same rows, of which as many folds are held out as have ``n_enough`` rows, or a part of one.
+    def with_enough_folds(self, shown: Any, *, times: int = 1) -> "TrainingRows":
+        """The same rows, of which as many folds are held out as have ``EVALUATED_ROWS``, or a part of one.
 
-        ``shown`` is their content, by which a fold is parted.
+        ``shown`` is their content, by which a fold is parted; ``times`` as many rows are wanted.
         """
         n_held_out = np.cumsum(np.bincount(self.folds))
-        n_folds = int(np.searchsorted(n_held_out, min(n_enough, n_held_out[-1]))) + 1
+        n_folds = int(np.searchsorted(n_held_out, min(times * EVALUATED_ROWS, n_held_out[-1]))) + 1
         folds = np.where(self.folds < n_folds, self.folds, -1)
         first = np.flatnonzero(folds == 0)
         # Where scores carry no uncertainty, gates are learned from all held-out rows.

@@ -13,13 +13,7 @@ from thrifty.engine.evidence.budgets import within_budget, within_budgets
 from thrifty.engine.evidence.collect import training_fingerprints
 from thrifty.engine.evidence.measures import check_floors, recalls_at, with_classes, within_floors
 from thrifty.engine.evidence.thresholds import convex_hull, exploring, measured, with_points_between
-from thrifty.engine.full.crossfit import (
-    EVALUATED_ROWS,
-    CrossFittedFull,
-    TrainingRows,
-    assign_folds,
-    held_out_rows,
-)
+from thrifty.engine.full.crossfit import CrossFittedFull, TrainingRows, assign_folds, held_out_rows
 from thrifty.engine.prices.billing import PriceList, check_amount
 from thrifty.engine.table.columns import column_types
 from thrifty.engine.tasks.classes import classification_of, read_loss
@@ -268,7 +262,7 @@ class BudgetedCascade(ChainEstimator):
                     rows = replace(rows, folds=assign_folds(self.cv, shown, rows.y, strata, seed, query))
             # Folds of the user's splitter are all held out, and so are those of queries.
             if isinstance(self.cv, Integral) and query is None:
-                rows = rows.with_enough_folds(shown, EVALUATED_ROWS * (1 if purchased is None else 2))
+                rows = rows.with_enough_folds(shown, times=1 if purchased is None else 2)
             if purchased is not None:
                 rows = completed(rows, bin_columns(shown, None, self._categorical), purchased, seed)
             if bought is not None and np.isnan(rows.X).any():  # cells that were bought, and came back blank
