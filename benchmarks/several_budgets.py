@@ -153,7 +153,7 @@ def priced(costs, names, full, **more):
 def in_all(clf, chain, X):
     """A cascade that was fitted on a sum of prices, billed in all resources, and its points with costs and scores.
 
-    Where it buys in a tree, costs are those of the new rows X: it is told what they will pay.
+    Where it buys in a tree, costs are those of the new rows X: this rival knows in advance what they will pay.
     """
     billed, policy = replace(clf._learned, price_list=chain.price_list), clf._learned.policy
     places = billed.bought_by_place

@@ -873,5 +873,9 @@ def test_the_command_line_reads_a_log_of_losses(tmp_path, capsys):
     assert main(["report", out, str(log), "-o", str(tmp_path / "r.html")]) == 0
     pd.concat(parts).assign(quality=1.0).to_csv(log, index=False)
     capsys.readouterr()
-    assert main(["report", out, str(log), "-o", str(tmp_path / "r.html")]) == 2
-    assert "one of the columns quality and loss" in capsys.readouterr().err
+    for command in (
+        ["report", out, str(log), "-o", str(tmp_path / "r.html")],
+        ["route", str(log), "-o", out],
+    ):
+        assert main(command) == 2
+        assert "one of the columns quality and loss" in capsys.readouterr().err

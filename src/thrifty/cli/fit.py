@@ -463,8 +463,7 @@ def route(
         frame = read_table(log)
         price_of = None if models is None else read_models(models)
         of_columns = None if prices is None else Prices.read(prices)
-        is_of_losses = "loss" in frame.columns and "quality" not in frame.columns
-        outcome = "runtime" if cutoff is not None else "loss" if is_of_losses else "quality"
+        outcome = "runtime" if cutoff is not None else "loss" if "loss" in frame.columns else "quality"
         if cutoff is None:
             X, arrays = pivot_log(frame, log, price_of, outcome=outcome)
         else:

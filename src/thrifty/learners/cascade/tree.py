@@ -7,7 +7,7 @@ all rows, every row goes on to the purchase with the largest expected gain for i
 its fold. Sets that hold the same columns are one node; those that most rows come to are the nodes of the next level,
 and a row chooses among the purchases that lead to one of them. Behind the last level all rows hold the same, and are
 scored by the trees of the line with all columns or by the mixture with those that it knows, whichever has the smaller
-loss out of fold.
+Brier score out of fold.
 """
 
 from collections.abc import Callable, Iterable, Sequence
